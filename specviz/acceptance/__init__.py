@@ -1,0 +1,1 @@
+"""Acceptance rules, one a file, each one pure function: (tree, evidence) -> Verdict."""

@@ -1,0 +1,92 @@
+"""From names and knob values to objects: `eagle@dynamic:nodes=12,depth=4` to a drafter that is ready to run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specviz import acceptance, drafters, shapes
+from specviz.drafters.base import Drafter
+from specviz.errors import BadInput
+from specviz.registry import Bound, bind, discover, knobs
+from specviz.target import Target
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A drafter with its shape and the knobs that were given; what is not given takes its default."""
+
+    drafter: str
+    shape: str | None = None
+    drafter_knobs: Mapping[str, Any] = field(default_factory=dict)
+    shape_knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        values = [f"{key}={value}" for key, value in (*self.drafter_knobs.items(), *self.shape_knobs.items())]
+        return self.drafter + (f"@{self.shape}" if self.shape else "") + (":" + ",".join(values) if values else "")
+
+
+def parse_spec(text: str) -> Spec:
+    """Returns the Spec of `drafter@shape:knob=value,...`; a knob belongs to the shape if it has one of that name, else to the drafter.
+
+    Raises BadInput with the text and the expected form.
+    """
+    head, _, tail = text.strip().partition(":")
+    name, _, shape = head.partition("@")
+    known = discover(drafters)
+    if name not in known:
+        raise BadInput(f"No drafter {name!r} in {text!r}. There are: {', '.join(known)}.")
+    shape_name = shape or known[name].default_shape
+    if shape_name is not None and shape_name not in discover(shapes):
+        raise BadInput(f"No shape {shape_name!r} in {text!r}. There are: {', '.join(discover(shapes))}.")
+    shape_has = {k.name for k in knobs(discover(shapes)[shape_name])} if shape_name else set()
+    of_shape: dict[str, Any] = {}
+    of_drafter: dict[str, Any] = {}
+    for part in filter(None, tail.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise BadInput(f"{part!r} in {text!r} is not knob=value. Expected for example eagle@dynamic:nodes=12,depth=4.")
+        (of_shape if key.strip() in shape_has else of_drafter)[key.strip()] = value.strip()
+    return Spec(name, shape or None, of_drafter, of_shape)
+
+
+def split_specs(text: str) -> list[str]:
+    """Splits `a,b@shape:x=1,y=2,c` into its specs: a part with `=` and no `:` belongs to the spec before it."""
+    parts: list[str] = []
+    for piece in text.split(","):
+        if parts and "=" in piece and ":" not in piece:
+            parts[-1] += f",{piece}"
+        elif piece.strip():
+            parts.append(piece.strip())
+    return parts
+
+
+def build_drafter(target: Target, spec: Spec) -> Drafter:
+    """Returns the drafter of `spec`, loaded for `target`. Raises BadInput for a wrong name or knob, Missing for a lost checkpoint."""
+    bound = bind(drafters, spec.drafter, spec.drafter_knobs)
+    cls: Any = bound.thing
+    shape = build_shape(spec, cls)
+    made: Drafter = cls(target, shape=shape, **bound.values) if shape is not None else cls(target, **bound.values)
+    made.name = bound.name
+    made.spec = {"knobs": dict(bound.values), "shape": None if shape is None else shape.to_json()}
+    return made
+
+
+def build_shape(spec: Spec, cls: type[Drafter]) -> Bound | None:
+    """Returns the bound shape of `spec`, or the drafter's default one; None for a drafter that has no tree to shape."""
+    takes = "shape" in inspect.signature(cls.__init__).parameters
+    if not takes:
+        if spec.shape or spec.shape_knobs:
+            raise BadInput(f"Drafter {spec.drafter!r} has no tree shape to choose, got {spec.shape or dict(spec.shape_knobs)!r}.")
+        return None
+    name = spec.shape or cls.default_shape
+    assert name is not None
+    defaults = cls.default_knobs if name == cls.default_shape else {}
+    return bind(shapes, name, {**defaults, **spec.shape_knobs})
+
+
+def build_rule(name: str, values: Mapping[str, Any] | None = None) -> Bound:
+    """Returns the acceptance rule `name` with its knobs filled. Raises BadInput when it or a knob is unknown."""
+    return bind(acceptance, name, values)

@@ -1,0 +1,218 @@
+"""decode(): the only loop of the program. Draft, verify, accept, commit; every step leaves an event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from specviz.acceptance.base import is_greedy_only
+from specviz.cache import TreeCache
+from specviz.clock import Clock
+from specviz.drafters.base import Drafter, Feedback
+from specviz.errors import BadInput, SpecvizError
+from specviz.events import Event, Finished, Prefilled, Verified
+from specviz.evidence import Evidence
+from specviz.record import Recorder, describe_run
+from specviz.registry import Bound
+from specviz.sampling import Sampling, Uniform, keyed
+from specviz.shapes.base import MAX_NODES
+from specviz.target import Target
+from specviz.tree import TokenTree
+
+PHASES = ("draft", "verify", "accept", "commit")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt of a run: its token ids, and the text that a person wrote."""
+
+    ids: tuple[int, ...]
+    prompt: str = ""
+
+
+@dataclass
+class Row:
+    """The state of one request while it decodes."""
+
+    index: int
+    tokens: list[int]  # prompt and everything emitted; the last one is the next root
+    prompt: int  # prompt length
+    limit: int  # emit at most this many tokens
+    why_limit: str  # reason given when the limit ends the run: length or context
+    rounds: int = 0
+    reason: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def emitted(self) -> list[int]:
+        return self.tokens[self.prompt :]
+
+    @property
+    def room(self) -> int:
+        """Deepest candidate that can still be emitted with a bonus token after it."""
+        return max(0, self.limit - (len(self.tokens) - self.prompt) - 1)
+
+    def take(self, candidates: Sequence[int], eos: frozenset[int]) -> list[int]:
+        """Appends what may be emitted, up to an end token or the limit; returns it and notes why the row ended."""
+        taken: list[int] = []
+        for token in candidates:
+            taken.append(token)
+            if token in eos:
+                self.reason = "eos"
+                break
+            if len(self.tokens) - self.prompt + len(taken) >= self.limit:
+                self.reason = self.why_limit
+                break
+        self.tokens += taken
+        return taken
+
+    def charge(self, seconds: dict[str, float]) -> dict[str, float]:
+        for name, value in seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + value
+        return seconds
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What every step of one run needs; nothing in it changes."""
+
+    target: Target
+    drafter: Drafter
+    rule: Bound
+    sampling: Sampling
+    uniform: Uniform
+    cache: TreeCache
+    clock: Clock
+    recorder: Recorder
+
+
+def decode(
+    target: Target, drafter: Drafter, rule: Bound, requests: Sequence[Request], *, sampling: Sampling, max_new_tokens: int,
+    clock: Clock | None = None, detail: bool = True, stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:  # fmt: skip
+    """Decodes every request and yields its events as they happen; B requests share each forward.
+
+    Everything is checked before the first forward (BadInput); a failure later ends every row with reason "error" and is raised.
+    `stopped` is asked once per round. Closing the generator stops at once, without Finished events.
+    """
+    rows = _rows(target, rule, requests, max_new_tokens, sampling)
+    cache = target.new_cache(len(rows), max(row.prompt + row.limit for row in rows) + MAX_NODES)
+    run = _Run(target, drafter, rule, sampling, keyed(sampling.seed), cache, clock or Clock(target.device), Recorder(target, detail))
+    meta, start = describe_run(target, drafter, rule, sampling), time.perf_counter()
+    for row, request in zip(rows, requests, strict=True):
+        yield run.recorder.started(row.index, request.prompt, request.ids, max_new_tokens, meta)
+    try:
+        yield from _rounds(run, rows, stopped)
+    except (SpecvizError, RuntimeError, ValueError, IndexError) as problem:
+        for row in rows:
+            row.reason = row.reason or "error"
+            yield _finished(run, row, time.perf_counter() - start, str(problem))
+        raise
+    for row in rows:
+        yield _finished(run, row, time.perf_counter() - start)
+
+
+def _rounds(run: _Run, rows: list[Row], stopped: Callable[[], bool]) -> Iterator[Event]:
+    seen: list[Feedback] = []
+    for row in rows:
+        feedback, prefilled = _prefill(run, row)
+        seen.append(feedback)
+        yield prefilled
+    flow = None
+    try:
+        while active := [row for row in rows if not row.reason]:
+            if stopped():
+                for row in active:
+                    row.reason = "stopped"
+                return
+            seen = [feedback for feedback in seen if not rows[feedback.row].reason]
+            with run.clock.phase("draft"):
+                if flow is None:
+                    flow = run.drafter.draft(seen)
+                    trees = next(flow)
+                else:
+                    trees = flow.send(seen)
+            drafting = _share(run.clock.take(), len(active))
+            if run.recorder.detail:
+                for row, tree in zip(active, trees, strict=True):
+                    yield run.recorder.drafted(row.index, row.rounds, tree, run.drafter.name, drafting)
+            with run.clock.phase("verify"):
+                output = run.target.forward(trees, run.cache, [row.index for row in active], run.drafter.taps)
+            shared, seen = drafting | _share(run.clock.take(), len(active)), []
+            for place, (row, tree) in enumerate(zip(active, trees, strict=True)):
+                hidden = {tap: states[place] for tap, states in output.hidden.items()}
+                feedback, verified = _judge(run, row, tree, output.logits[place], hidden)
+                seen.append(feedback)
+                yield replace(verified, seconds=row.charge(shared | run.clock.take()))
+    finally:
+        if flow is not None:
+            flow.close()
+
+
+def _rows(target: Target, rule: Bound, requests: Sequence[Request], max_new_tokens: int, sampling: Sampling) -> list[Row]:
+    """Checks everything that can be checked before the first forward."""
+    if not requests:
+        raise BadInput("There is nothing to decode: expected at least one request.")
+    if max_new_tokens < 1:
+        raise BadInput(f"max_new_tokens={max_new_tokens} is too small. Expected 1 or more.")
+    if is_greedy_only(rule) and not sampling.greedy:
+        raise BadInput(f"Rule {rule.name!r} works at temperature 0 only, got {sampling.temperature:g}. Use rule 'rejection', which is lossless at any temperature.")
+    rows = []
+    for index, request in enumerate(requests):
+        free = target.context - len(request.ids)
+        if not request.ids:
+            raise BadInput("The prompt is empty. Write something for the model to continue.")
+        if any(not 0 <= token < target.vocab_size for token in request.ids):
+            raise BadInput(f"The prompt holds token ids outside 0 to {target.vocab_size - 1}: it was encoded with another tokenizer.")
+        if free < 1:
+            raise BadInput(f"The prompt has {len(request.ids)} tokens; {target.name} reads at most {target.context}. Shorten it.")
+        rows.append(Row(index, list(request.ids), len(request.ids), min(max_new_tokens, free), "length" if max_new_tokens <= free else "context"))
+    return rows
+
+
+def _prefill(run: _Run, row: Row) -> tuple[Feedback, Prefilled]:
+    """Runs the prompt and picks the first token, which belongs to no round."""
+    with run.clock.phase("prefill"):
+        output = run.target.prefill(row.tokens, run.cache, row.index, run.drafter.taps)
+        evidence = Evidence(TokenTree((row.tokens[-1],), (-1,)), output.logits[0], run.sampling, run.uniform, len(row.tokens) - 1)
+        token = evidence.choice(0)
+        row.take([token], run.target.eos)
+    with run.clock.phase("record"):
+        event = run.recorder.prefilled(row.index, token, evidence)
+    hidden = {tap: states[0] for tap, states in output.hidden.items()}
+    return _feedback(run, row, (), hidden, (), None), replace(event, seconds=row.charge(run.clock.take()))
+
+
+def _judge(run: _Run, row: Row, tree: TokenTree, logits: torch.Tensor, hidden: dict[int, torch.Tensor]) -> tuple[Feedback, Verified]:
+    """Applies the rule to one verified tree, commits the accepted path and emits its tokens."""
+    with run.clock.phase("accept"):
+        evidence = Evidence(tree, logits, run.sampling, run.uniform, len(row.tokens) - 1)
+        verdict = run.rule(tree, evidence)
+        emitted = row.take([*(tree.tokens[node] for node in verdict.path), verdict.next_token], run.target.eos)
+    with run.clock.phase("commit"):
+        path = verdict.path[: len(emitted)]  # an end token inside the path ends the commit there
+        run.cache.commit(row.index, (0, *path))
+    with run.clock.phase("record"):
+        event = run.recorder.verified(row.index, row.rounds, tree, evidence, verdict, emitted, run.cache.lengths[row.index])
+    row.rounds += 1
+    kept = {tap: states[[0, *path]] for tap, states in hidden.items()}
+    return _feedback(run, row, path, kept, evidence.argmax, evidence.logits), event
+
+
+def _feedback(run: _Run, row: Row, path: tuple[int, ...], hidden: dict[int, torch.Tensor], argmax: Sequence[int], logits: torch.Tensor | None) -> Feedback:
+    return Feedback(row.index, row.tokens, path, hidden, argmax, logits, run.sampling, run.uniform, row.room)
+
+
+def _share(seconds: dict[str, float], rows: int) -> dict[str, float]:
+    """Splits the seconds of a shared phase evenly over the rows that were in it."""
+    return {name: value / rows for name, value in seconds.items()}
+
+
+def _finished(run: _Run, row: Row, wall: float, message: str = "") -> Finished:
+    seconds = {name: row.seconds.get(name, 0.0) for name in ("prefill", *PHASES, "record")}
+    seconds |= {"total": seconds["prefill"] + sum(seconds[name] for name in PHASES), "wall": wall}
+    text = run.target.decode(row.emitted) if run.target.tokenizer is not None else ""
+    return Finished(row.index, row.reason, tuple(row.emitted), text, row.rounds, seconds, message)

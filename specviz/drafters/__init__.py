@@ -1,0 +1,1 @@
+"""Drafters, one method a file: each proposes a candidate tree per round."""

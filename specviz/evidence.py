@@ -1,0 +1,107 @@
+"""Evidence: what the target says at the nodes of one verified tree, computed on the device and handed out as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from specviz.sampling import Sampling, Uniform, draw, warp
+from specviz.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The target's numbers per node, for the trace: lists over nodes, None where nothing was computed.
+
+    p (raw) and p_warped are the node's own token in its parent's distribution; target_rank its place there (0 = most likely);
+    entropy (nats, raw) is of the distribution AT the node; tops {node: ((token, raw p), ...)} at every node that has children.
+    """
+
+    p: tuple[float | None, ...]
+    p_warped: tuple[float | None, ...]
+    target_rank: tuple[int | None, ...]
+    entropy: tuple[float | None, ...]
+    wanted: tuple[int | None, ...]
+    tops: Mapping[int, tuple[tuple[int, float], ...]]
+
+
+class Evidence:
+    """The target's view of one tree: `logits` [nodes, vocab], the run's sampling and keyed uniforms, the root's position.
+
+    Warped rows are computed when a rule asks for them and remembered, so that a round pays for the rows it visits.
+    """
+
+    def __init__(self, tree: TokenTree, logits: torch.Tensor, sampling: Sampling, uniform: Uniform, position: int) -> None:
+        self.tree, self.sampling, self.uniform, self.position = tree, sampling, uniform, position
+        self.logits = logits[: len(tree)]
+        self._warped: dict[int, torch.Tensor] = {}
+
+    @cached_property
+    def argmax(self) -> tuple[int, ...]:
+        """The target's most likely token at every node (lowest id on exact ties)."""
+        return tuple(self.logits.argmax(-1).tolist())
+
+    def position_below(self, node: int) -> int:
+        """Index in the text of a token that would follow `node`."""
+        return self.position + self.tree.depths[node] + 1
+
+    def warped(self, node: int) -> torch.Tensor:
+        """The warped distribution [vocab] after `node`, float64."""
+        if node not in self._warped:
+            self.warm([node])
+        return self._warped[node]
+
+    def warm(self, nodes: Iterable[int]) -> None:
+        """Computes the warped rows of several nodes at once."""
+        missing = [node for node in nodes if node not in self._warped]
+        if missing:
+            self._warped |= dict(zip(missing, warp(self.logits[missing], self.sampling), strict=True))
+
+    def choice(self, node: int) -> int:
+        """The token that plain decoding with this seed would emit after `node`."""
+        if self.sampling.greedy:
+            return self.argmax[node]
+        return draw(self.warped(node), self.uniform(self.position_below(node), "token"))
+
+    def probability(self, node: int, token: int) -> float:
+        """The warped probability of `token` after `node`."""
+        if self.sampling.greedy:
+            return float(token == self.argmax[node])
+        return float(self.warped(node)[token])
+
+    def tempered(self, node: int) -> torch.Tensor:
+        """softmax(logits / T) after `node`, [vocab] float64, without top-k and top-p (what the typical rule reads)."""
+        return (self.logits[node].double() / (self.sampling.temperature or 1.0)).softmax(-1)
+
+    def columns(self, also: Iterable[int] = (), top: int = 5) -> Columns:
+        """Returns the trace's numbers for every node that has children, and for the nodes in `also` (the end of the path)."""
+        parents = sorted({*self.tree.parents[1:], *also} - {-1})
+        size = len(self.tree)
+        row_of = {node: row for row, node in enumerate(parents)}
+        logits = self.logits[parents].float()
+        log_p = logits.log_softmax(-1)
+        entropy = torch.special.entr(log_p.exp()).sum(-1).tolist()
+        best = log_p.topk(min(top, log_p.shape[-1]), -1)
+        tops = {node: tuple(zip(ids, (round(p, 6) for p in ps), strict=True)) for node, ids, ps in zip(parents, best.indices.tolist(), best.values.exp().tolist(), strict=True)}
+        own: list[float | None] = [None] * size
+        rank: list[int | None] = [None] * size
+        warped: list[float | None] = [None] * size
+        if size > 1:
+            rows = torch.tensor([row_of[p] for p in self.tree.parents[1:]], device=logits.device)
+            tokens = torch.tensor(self.tree.tokens[1:], device=logits.device)
+            mine = log_p[rows, tokens]
+            own[1:] = mine.exp().tolist()
+            rank[1:] = (log_p[rows] > mine[:, None]).sum(-1).tolist()
+            warped[1:] = self._warped_column(parents, rows, tokens)
+        at = [None if node not in row_of else entropy[row_of[node]] for node in range(size)]
+        wanted = [self.choice(node) if node in row_of else None for node in range(size)]
+        return Columns(tuple(own), tuple(warped), tuple(rank), tuple(at), tuple(wanted), tops)
+
+    def _warped_column(self, parents: list[int], rows: torch.Tensor, tokens: torch.Tensor) -> list[float]:
+        if self.sampling.greedy:
+            return [float(token == self.argmax[parent]) for token, parent in zip(self.tree.tokens[1:], self.tree.parents[1:], strict=True)]
+        self.warm(parents)
+        return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()

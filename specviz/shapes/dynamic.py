@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import heapq
+from typing import Annotated
+
+from specviz.errors import BadInput
+from specviz.registry import Knob
+from specviz.shapes.base import Growth
+from specviz.tree import TokenTree
+
+
+def dynamic(
+    growth: Growth,
+    *,
+    nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, 128, 1)] = 24,
+    depth: Annotated[int, Knob("Depth", "Draft steps, the first included.", 1, 12, 1)] = 5,
+    top_k: Annotated[int, Knob("Top k", "Children drafted per node, and nodes expanded per depth.", 1, 32, 1)] = 8,
+) -> TokenTree:
+    """Grows where the draft is confident: expands the best nodes per depth, then keeps the best overall (EAGLE-2, section 4)."""
+    if growth.sampled:
+        raise BadInput("'dynamic' selects among drafted tokens, which is exact only for deterministic children. Use shape chain, cartesian or eagle_25, or children=top.")
+    frontier = [0]
+    for _ in range(depth):
+        kids = [kid for group in growth.expand(frontier, top_k) for kid in group]
+        frontier = heapq.nsmallest(top_k, kids, key=lambda node: (-growth.totals[node], node))
+        if not frontier:
+            break
+        if len(growth.tokens) >= nodes:  # a frontier that can no longer enter the best `nodes` need not be expanded
+            edge = heapq.nsmallest(nodes, (-total for total in growth.totals))[-1]
+            frontier = [node for node in frontier if -growth.totals[node] < edge]
+    return growth.tree(growth.best(nodes))

@@ -1,0 +1,229 @@
+"""Target: a stock transformers causal language model, untouched, that verifies whole trees in one forward."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from specviz.cache import TreeCache
+from specviz.errors import BadInput, Missing, UnsupportedModel
+from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate
+from specviz.supported import refuse_odd_cache, refuse_unsupported
+from specviz.tree import TokenTree, ancestor_mask
+
+PREFILL_CHUNK = 512  # prompt tokens per forward; bounds activation memory, long prompts go in several
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+FP32_LIMIT = 1_000_000_000  # parameters up to which fp32 is the default, so that exact means equal
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one forward gives: logits and the tapped hidden states of the rows it ran.
+
+    logits [rows, nodes, vocab] (prefill: [rows, 1, vocab], after the last prompt token);
+    hidden {tap: [rows, nodes, H]}; tap i < layers is the state ENTERING layer i, tap == layers the final norm's output.
+    """
+
+    logits: torch.Tensor
+    hidden: dict[int, torch.Tensor]
+
+
+class Target:
+    """Holds one loaded model with its tokenizer and fingerprint; it keeps no state of any run."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, fingerprint: Fingerprint | None = None, notes: tuple[str, ...] = ()) -> None:
+        refuse_unsupported(model.config)
+        refuse_odd_cache(model.config)
+        self.model, self.tokenizer, self.name, self.notes = model.eval(), tokenizer, name, notes
+        self.text_config = model.config.get_text_config(decoder=True)
+        self.layers = int(self.text_config.num_hidden_layers)
+        self.hidden_size, self.vocab_size = int(self.text_config.hidden_size), int(self.text_config.vocab_size)
+        self.context = int(getattr(self.text_config, "max_position_embeddings", 1 << 20))
+        self.device, self.dtype = next(model.parameters()).device, next(model.parameters()).dtype
+        self.fingerprint = fingerprint or Fingerprint(hash_tensors(model.state_dict().items()), dtype=_name(self.dtype))
+        self.eos = _eos_ids(model, tokenizer)
+        self._decoder = model.get_decoder()
+        # transformers 5.24 calls the argument `cache`, 5.17 `past_key_values`; the wrong one is silently swallowed there
+        self._cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        self._lock = threading.RLock()  # taps are hooks on the shared model: one forward at a time
+
+    @classmethod
+    def load(cls, name: str = DEFAULT_TARGET, device: str | None = None, dtype: str | None = None) -> Target:
+        """Loads a target by key, folder or hub id. Raises Missing, UnsupportedModel or BadInput with what to do."""
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+        place, notes = pick_device(device)
+        if dtype is not None and dtype not in DTYPES:
+            raise BadInput(f"dtype={dtype!r} is not known. Expected one of: {', '.join(DTYPES)}.")
+        source = locate(name)
+        try:
+            config = AutoConfig.from_pretrained(source)
+            refuse_unsupported(config)
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[dtype or "float32"])
+            tokenizer = AutoTokenizer.from_pretrained(source)
+        except (OSError, ValueError) as problem:
+            raise Missing(f"Could not load {name!r} from {source}: {problem}") from problem
+        if dtype is None and model.num_parameters() > FP32_LIMIT:
+            dtype, model = "bfloat16", model.to(torch.bfloat16)
+            notes += (f"{name} has {model.num_parameters() / 1e9:.1f} B parameters, so bfloat16 is used: near-ties may flip.",)
+        torch.set_float32_matmul_precision("highest")  # TF32 off: exact means equal
+        hashed = hash_folder(_folder(source)) or hash_tensors(model.state_dict().items())
+        target = cls(model.to(place), tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=dtype or "float32"), notes)
+        target.self_check()
+        return target
+
+    def new_cache(self, batch: int, capacity: int) -> TreeCache:
+        """Leases a cache for one run; `capacity` counts prompt, new tokens and the nodes of one tree."""
+        return TreeCache(self.layers, batch, capacity)
+
+    def prefill(self, ids: Sequence[int], cache: TreeCache, row: int = 0, taps: Sequence[int] = ()) -> Output:
+        """Runs the prompt of one row plainly causal, in chunks, commits it, and returns the last position's logits and all taps.
+
+        Raises CacheFull before anything runs when the prompt does not fit.
+        """
+        if not ids:
+            raise BadInput("The prompt is empty: at least one token is needed to decode from.")
+        if cache.lengths[row] + len(ids) > cache.capacity:
+            cache.begin([row], len(ids), self.device)  # raises CacheFull with the numbers
+        kept: dict[int, list[torch.Tensor]] = {tap: [] for tap in taps}
+        for start in range(0, len(ids), PREFILL_CHUNK):
+            piece = torch.tensor([ids[start : start + PREFILL_CHUNK]], device=self.device)
+            cache.begin([row], piece.shape[1], self.device)
+            positions = torch.arange(cache.base, cache.view, device=self.device)[None]
+            output = self._run(piece, positions, None, cache, taps, keep=1)
+            cache.commit(row, range(piece.shape[1]))
+            for tap in taps:
+                kept[tap].append(output.hidden[tap])
+        return Output(output.logits, {tap: torch.cat(pieces, 1) for tap, pieces in kept.items()})
+
+    def forward(self, trees: Sequence[TokenTree], cache: TreeCache, rows: Sequence[int] | None = None, taps: Sequence[int] = ()) -> Output:
+        """Verifies one tree per row in ONE pass; returns logits at every node (rows padded to the largest tree) and the taps.
+
+        Nothing is committed: call `cache.commit(row, path)` for what is kept. Raises CacheFull before the pass.
+        """
+        rows = range(len(trees)) if rows is None else rows
+        width = max(len(tree) for tree in trees)
+        cache.begin(rows, width, self.device)
+        tokens = [[*tree.tokens, *[0] * (width - len(tree))] for tree in trees]
+        lengths = [cache.lengths[row] for row in rows]
+        positions = [[length + depth for depth in (*tree.depths, *[0] * (width - len(tree)))] for tree, length in zip(trees, lengths, strict=True)]
+        mask = self._mask(trees, lengths, width, cache.view)
+        return self._run(torch.tensor(tokens, device=self.device), torch.tensor(positions, device=self.device), mask, cache, taps)
+
+    def _mask(self, trees: Sequence[TokenTree], lengths: Sequence[int], width: int, view: int) -> torch.Tensor:
+        """Returns the additive mask [rows, 1, nodes, view]: committed prefix and own ancestors only.
+
+        Float with the dtype's minimum, never bool or -inf: eager attention adds a bool mask as 0/1, and a row of -inf is NaN.
+        """
+        floor = torch.finfo(self.dtype).min
+        mask = torch.full((len(trees), 1, width, view), floor, dtype=self.dtype, device=self.device)
+        for i, (tree, length) in enumerate(zip(trees, lengths, strict=True)):
+            mask[i, 0, :, :length] = 0
+            mask[i, 0, :, length : length + width] = _tree_mask(tree.parents, width, self.dtype).to(self.device)
+        return mask
+
+    def _run(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None, cache: TreeCache, taps: Sequence[int], keep: int = 0) -> Output:
+        with self._lock, torch.inference_mode(), self._tapped(taps) as hidden:
+            arguments = {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "use_cache": True, self._cache_name: cache}
+            logits = self.model(**arguments, logits_to_keep=keep).logits
+        return Output(logits, hidden)
+
+    @contextmanager
+    def _tapped(self, taps: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
+        """Catches hidden states by hooks: bit-equal to what the layers see, in every transformers version."""
+        hidden: dict[int, torch.Tensor] = {}
+        handles = [self._hook(tap, hidden) for tap in taps]
+        try:
+            yield hidden
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _hook(self, tap: int, hidden: dict[int, torch.Tensor]) -> Any:
+        if not 0 <= tap <= self.layers:
+            raise BadInput(f"tap {tap} does not exist: {self.name} has layers 0 to {self.layers - 1}, and {self.layers} for the final norm.")
+
+        def entering(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            hidden[tap] = args[0] if args else kwargs["hidden_states"]
+
+        def leaving(module: Any, args: tuple[Any, ...], output: Any) -> None:
+            hidden[tap] = output[0]
+
+        if tap == self.layers:
+            return self._decoder.register_forward_hook(leaving)
+        layers = self._decoder.layers if hasattr(self._decoder, "layers") else self._decoder.h
+        return layers[tap].register_forward_pre_hook(entering, with_kwargs=True)
+
+    def encode(self, prompt: str) -> list[int]:
+        """Returns the token ids of one user turn in the model's chat template (plain text for a model without one)."""
+        if getattr(self.tokenizer, "chat_template", None):
+            turn = [{"role": "user", "content": prompt}]
+            return list(self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=True, return_dict=False))
+        return list(self.tokenizer(prompt).input_ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of token ids, special tokens included and nothing cleaned up."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def self_check(self) -> None:
+        """Compares a small tree with cacheless forwards; raises UnsupportedModel when they disagree."""
+        limit = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.25
+        prefix, step = [1 % self.vocab_size, 7 % self.vocab_size, 5 % self.vocab_size], max(1, self.vocab_size // 11)
+        tree = TokenTree(tuple((i * step) % self.vocab_size for i in range(1, 6)), (-1, 0, 0, 1, 2))
+        cache = self.new_cache(1, len(prefix) + len(tree))
+        self.prefill(prefix, cache)
+        logits = self.forward([tree], cache).logits[0]
+        for node in (3, 4):
+            path = [*prefix, tree.tokens[0], *(tree.tokens[n] for n in tree.path_to(node))]
+            with torch.inference_mode():
+                plain = self.model(input_ids=torch.tensor([path], device=self.device), use_cache=False).logits[0, -1]
+            scale = max(1.0, float(plain.abs().max()))
+            worst = float((plain - logits[node]).abs().max()) / scale
+            if not worst <= limit:
+                raise UnsupportedModel(f"{self.name}: logits at a tree node differ from a plain forward by {worst:.2g} (relative), more than {limit}. Tree verification would be wrong for this model.")
+
+
+@lru_cache(maxsize=256)
+def _tree_mask(parents: tuple[int, ...], width: int, dtype: torch.dtype) -> torch.Tensor:
+    allowed = torch.tensor(ancestor_mask(parents, width))
+    return torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
+
+
+def pick_device(device: str | None = None) -> tuple[torch.device, tuple[str, ...]]:
+    """Returns the device (CUDA where there is one, else CPU) and what a person should be told about the choice."""
+    if device in (None, "", "auto"):
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu"), ()
+    try:
+        place = torch.device(str(device))
+    except RuntimeError:
+        raise BadInput(f"device={device!r} is not known. Expected auto, cpu, cuda or cuda:0.") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        return torch.device("cpu"), (f"{device} was asked for, but torch {torch.__version__} sees no CUDA device: the CPU is used instead.",)
+    if place.type not in ("cpu", "cuda"):
+        return place, (f"{place.type} is untested: specviz is tested on cpu and cuda only.",)
+    return place, ()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _folder(source: str) -> Any:
+    from pathlib import Path
+
+    return Path(source)
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    found: set[int] = set()
+    for holder in (getattr(model, "generation_config", None), model.config, tokenizer):
+        value = getattr(holder, "eos_token_id", None)
+        found |= {value} if isinstance(value, int) else set(value or ())
+    return frozenset(found)
