@@ -183,7 +183,7 @@ def _prefill(run: _Run, row: Row) -> tuple[Feedback, Prefilled]:
     with run.clock.phase("record"):
         event = run.recorder.prefilled(row.index, token, evidence)
     hidden = {tap: states[0] for tap, states in output.hidden.items()}
-    return _feedback(run, row, (), hidden, (), None), replace(event, seconds=row.charge(run.clock.take()))
+    return _feedback(run, row, (), hidden, None), replace(event, seconds=row.charge(run.clock.take()))
 
 
 def _judge(run: _Run, row: Row, tree: TokenTree, logits: torch.Tensor, hidden: dict[int, torch.Tensor]) -> tuple[Feedback, Verified]:
@@ -199,11 +199,11 @@ def _judge(run: _Run, row: Row, tree: TokenTree, logits: torch.Tensor, hidden: d
         event = run.recorder.verified(row.index, row.rounds, tree, evidence, verdict, emitted, run.cache.lengths[row.index])
     row.rounds += 1
     kept = {tap: states[[0, *path]] for tap, states in hidden.items()}
-    return _feedback(run, row, path, kept, evidence.argmax, evidence.logits), event
+    return _feedback(run, row, path, kept, evidence.logits), event
 
 
-def _feedback(run: _Run, row: Row, path: tuple[int, ...], hidden: dict[int, torch.Tensor], argmax: Sequence[int], logits: torch.Tensor | None) -> Feedback:
-    return Feedback(row.index, row.tokens, path, hidden, argmax, logits, run.sampling, run.uniform, row.room)
+def _feedback(run: _Run, row: Row, path: tuple[int, ...], hidden: dict[int, torch.Tensor], logits: torch.Tensor | None) -> Feedback:
+    return Feedback(row.index, row.tokens, path, hidden, logits, run.sampling, run.uniform, row.room)
 
 
 def _share(seconds: dict[str, float], rows: int) -> dict[str, float]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from specviz.cache import TreeCache
 from specviz.errors import BadInput, Missing, UnsupportedModel
+from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate
 from specviz.supported import refuse_odd_cache, refuse_unsupported
 from specviz.tree import TokenTree, ancestor_mask
@@ -74,8 +76,11 @@ class Target:
             dtype, model = "bfloat16", model.to(torch.bfloat16)
             notes += (f"{name} has {model.num_parameters() / 1e9:.1f} B parameters, so bfloat16 is used: near-ties may flip.",)
         torch.set_float32_matmul_precision("highest")  # TF32 off: exact means equal
-        hashed = hash_folder(_folder(source)) or hash_tensors(model.state_dict().items())
-        target = cls(model.to(place), tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=dtype or "float32"), notes)
+        hashed = hash_folder(Path(source)) or hash_tensors(model.state_dict().items())
+        model = model.to(place)
+        stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
+        notes += (f"Verification uses torch's stock linear layers, which makes trees dearer: {stock}.",) if stock else ()
+        target = cls(model, tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=_name(model.dtype)), notes)
         target.self_check()
         return target
 
@@ -213,12 +218,6 @@ def pick_device(device: str | None = None) -> tuple[torch.device, tuple[str, ...
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _folder(source: str) -> Any:
-    from pathlib import Path
-
-    return Path(source)
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -23,7 +23,6 @@ class Feedback:
     tokens      all tokens so far, prompt and the next root (`tokens[-1]`) included
     path        accepted nodes of ITS last tree, in order (empty after prefill)
     hidden      {tap: [rows, H]} of the newly committed tokens: the prompt first, then root and path of each round
-    argmax      the target's most likely token at every node of its last tree (empty after prefill)
     logits      [nodes, vocab] at every node of its last tree, None after prefill
     room        deepest candidate that can still be emitted (0: only the bonus token fits)
     """
@@ -32,7 +31,6 @@ class Feedback:
     tokens: Sequence[int]
     path: tuple[int, ...]
     hidden: Mapping[int, torch.Tensor]
-    argmax: Sequence[int]
     logits: torch.Tensor | None
     sampling: Sampling
     uniform: Uniform
@@ -42,6 +40,11 @@ class Feedback:
     def next_token(self) -> int:
         """The next root: emitted, but not yet seen by the target."""
         return self.tokens[-1]
+
+    @property
+    def argmax(self) -> tuple[int, ...]:
+        """The target's most likely token at every node of the last tree; empty after prefill."""
+        return () if self.logits is None else tuple(self.logits.argmax(-1).tolist())
 
     @property
     def position(self) -> int:
