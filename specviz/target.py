@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from specviz.attention import use_tree_attention
 from specviz.cache import TreeCache
 from specviz.errors import BadInput, Missing, UnsupportedModel
 from specviz.packed import pack_linears
@@ -78,6 +79,7 @@ class Target:
         torch.set_float32_matmul_precision("highest")  # TF32 off: exact means equal
         hashed = hash_folder(Path(source)) or hash_tensors(model.state_dict().items())
         model = model.to(place)
+        use_tree_attention(model)
         stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
         notes += (f"Verification uses torch's stock linear layers, which makes trees dearer: {stock}.",) if stock else ()
         target = cls(model, tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=_name(model.dtype)), notes)

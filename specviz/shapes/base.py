@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Step = Callable[["Growth", Sequence[int]], "torch.Tensor"]  # (growth, nodes) -> log q [len(nodes), draft vocabulary]
 MAX_NODES = 256  # a tree beyond this is refused before it is verified
-PRUNED_SHOWN = 64  # cut candidates kept for the trace, best first
 
 
 @dataclass(frozen=True)
@@ -116,14 +115,14 @@ class Growth:
         chosen = heapq.nsmallest(count, range(len(self.tokens)), key=lambda node: (-self.totals[node], node))
         return sorted(chosen)
 
-    def tree(self, keep: Iterable[int] | None = None) -> TokenTree:
-        """Returns the TokenTree of all nodes, or of `keep` (closed under ancestors), the rest listed as pruned."""
+    def tree(self, keep: Iterable[int] | None = None, show_pruned: int = 0) -> TokenTree:
+        """Returns the TokenTree of all nodes, or of `keep` (closed under ancestors) with the best `show_pruned` of the rest listed."""
         kept = list(range(len(self.tokens))) if keep is None else sorted(keep)
         if len(kept) > MAX_NODES:
             raise BadInput(f"This tree has {len(kept)} nodes, more than {MAX_NODES}. Lower the shape's widths, depth or nodes.")
         place = {node: new for new, node in enumerate(kept)}
         cut = [node for node in range(len(self.tokens)) if node not in place]
-        shown = heapq.nsmallest(PRUNED_SHOWN, cut, key=lambda node: (-self.totals[node], node))
+        shown = heapq.nsmallest(show_pruned, cut, key=lambda node: (-self.totals[node], node))
         pruned = tuple(Pruned(self.tokens[n], place.get(self.parents[n], -1), math.exp(self.totals[n])) for n in shown)
         return TokenTree(
             tuple(self.tokens[node] for node in kept),

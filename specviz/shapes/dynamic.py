@@ -15,6 +15,7 @@ def dynamic(
     nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, 128, 1)] = 24,
     depth: Annotated[int, Knob("Depth", "Draft steps, the first included.", 1, 12, 1)] = 5,
     top_k: Annotated[int, Knob("Top k", "Children drafted per node, and nodes expanded per depth.", 1, 32, 1)] = 8,
+    show_pruned: Annotated[int, Knob("Cut candidates kept", "How many drafted but cut candidates a trace keeps, best first.", 0, 256, 1, advanced=True)] = 32,
 ) -> TokenTree:
     """Grows where the draft is confident: expands the best nodes per depth, then keeps the best overall (EAGLE-2, section 4)."""
     if growth.sampled:
@@ -28,4 +29,4 @@ def dynamic(
         if len(growth.tokens) >= nodes:  # a frontier that can no longer enter the best `nodes` need not be expanded
             edge = heapq.nsmallest(nodes, (-total for total in growth.totals))[-1]
             frontier = [node for node in frontier if -growth.totals[node] < edge]
-    return growth.tree(growth.best(nodes))
+    return growth.tree(growth.best(nodes), show_pruned)
