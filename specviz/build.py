@@ -41,14 +41,18 @@ def parse_spec(text: str) -> Spec:
     shape_name = shape or known[name].default_shape
     if shape_name is not None and shape_name not in discover(shapes):
         raise BadInput(f"No shape {shape_name!r} in {text!r}. There are: {', '.join(discover(shapes))}.")
-    shape_has = {k.name for k in knobs(discover(shapes)[shape_name])} if shape_name else set()
+    shape_has = [k.name for k in knobs(discover(shapes)[shape_name])] if shape_name else []
+    fitting = [*(k.name for k in knobs(known[name])), *shape_has]
     of_shape: dict[str, Any] = {}
     of_drafter: dict[str, Any] = {}
     for part in filter(None, tail.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
             raise BadInput(f"{part!r} in {text!r} is not knob=value. Expected for example eagle@dynamic:nodes=12,depth=4.")
-        (of_shape if key.strip() in shape_has else of_drafter)[key.strip()] = value.strip()
+        key = key.strip()
+        if key not in fitting:
+            raise BadInput(f"{head!r} has no knob {key!r}. Its knobs: {', '.join(fitting) or 'none'}.")
+        (of_shape if key in shape_has else of_drafter)[key] = value.strip()
     return Spec(name, shape or None, of_drafter, of_shape)
 
 
@@ -61,6 +65,12 @@ def split_specs(text: str) -> list[str]:
         elif piece.strip():
             parts.append(piece.strip())
     return parts
+
+
+def check_spec(spec: Spec) -> Spec:
+    """Returns the spec after checking every name and value in it, before any model is loaded. Raises BadInput."""
+    build_shape(spec, bind(drafters, spec.drafter, spec.drafter_knobs).thing)  # type: ignore[arg-type]
+    return spec
 
 
 def build_drafter(target: Target, spec: Spec) -> Drafter:

@@ -66,11 +66,16 @@ class TreeCache(Cache):
             shape = (self.depth, 2, self.rows_total, like.shape[1], self.capacity, like.shape[3])
             self.buffer = torch.zeros(shape, dtype=like.dtype, device=like.device)
 
-    def begin(self, rows: Sequence[int], nodes: int, device: torch.device) -> None:
-        """Announces a forward of `nodes` new nodes in `rows`. Raises CacheFull before anything is written."""
+    def require(self, rows: Sequence[int], nodes: int) -> int:
+        """Returns the committed length of the longest of `rows`; raises CacheFull unless `nodes` more fit behind it."""
         longest = max(self.lengths[row] for row in rows)
         if longest + nodes > self.capacity:
             raise CacheFull(f"{longest} committed tokens + {nodes} new nodes do not fit a cache of {self.capacity}. Lower max_new_tokens or the tree's nodes.")
+        return longest
+
+    def begin(self, rows: Sequence[int], nodes: int, device: torch.device) -> None:
+        """Announces a forward of `nodes` new nodes in `rows`. Raises CacheFull before anything is written."""
+        longest = self.require(rows, nodes)
         self.rows, self.view, self.base = rows, longest + nodes, longest
         if len(rows) == 1:
             self._slots, self._index = slice(longest, longest + nodes), None
@@ -91,7 +96,7 @@ class TreeCache(Cache):
             index = self._index[:, None]
             pair[0, index, :, self._slots] = keys.transpose(1, 2)
             pair[1, index, :, self._slots] = values.transpose(1, 2)
-            everything = len(self.rows) == self.rows_total
+            everything = list(self.rows) == list(range(self.rows_total))
             seen = pair[:, :, :, : self.view] if everything else pair[:, self._index, :, : self.view]
         return seen[0], seen[1]
 

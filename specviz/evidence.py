@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from specviz.sampling import Sampling, Uniform, draw, warp
+from specviz.sampling import Sampling, Uniform, draw, temper, warp
 from specviz.tree import TokenTree
 
 
@@ -74,7 +74,7 @@ class Evidence:
 
     def tempered(self, node: int) -> torch.Tensor:
         """softmax(logits / T) after `node`, [vocab] float64, without top-k and top-p (what the typical rule reads)."""
-        return (self.logits[node].double() / (self.sampling.temperature or 1.0)).softmax(-1)
+        return temper(self.logits[node], self.sampling.temperature).softmax(-1)
 
     def columns(self, also: Iterable[int] = (), top: int = 5) -> Columns:
         """Returns the trace's numbers for every node that has children, and for the nodes in `also` (the end of the path)."""

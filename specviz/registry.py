@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import ModuleType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -16,7 +16,10 @@ from specviz.errors import BadInput
 
 @dataclass(frozen=True)
 class Knob:
-    """What a keyword-only parameter says of itself: the CLI flag and the UI control are made from it."""
+    """What a keyword-only parameter says of itself: the CLI flag and the UI control are made from it.
+
+    `check` raises BadInput for a value of the right type that cannot be used; name, type and default come from the signature.
+    """
 
     label: str
     help: str = ""
@@ -25,6 +28,7 @@ class Knob:
     step: float | None = None
     choices: tuple[Any, ...] | None = None
     advanced: bool = False
+    check: Callable[[Any], object] | None = None
     name: str = ""
     type: type = str
     default: Any = None
@@ -33,14 +37,16 @@ class Knob:
         """Returns `value` as this knob's type; raises BadInput naming the knob, the value and what was expected."""
         try:
             parsed = _as_type(value, self.type)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise BadInput(f"{self.name}={value!r} is not {_article(self.type)}. {self._expected()}") from None
+        if parsed != parsed:
+            raise BadInput(f"{self.name} is not a number. {self._expected()}")
         if self.choices is not None and parsed not in self.choices:
             raise BadInput(f"{self.name}={value!r} is not a choice. {self._expected()}")
         if self.minimum is not None and parsed < self.minimum or self.maximum is not None and parsed > self.maximum:
             raise BadInput(f"{self.name}={value!r} is out of range. {self._expected()}")
-        if isinstance(parsed, float) and parsed != parsed:
-            raise BadInput(f"{self.name} is not a number. {self._expected()}")
+        if self.check is not None:
+            self.check(parsed)
         return parsed
 
     def _expected(self) -> str:
@@ -61,11 +67,14 @@ class Knob:
         }  # fmt: skip
 
 
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+
 def _as_type(value: Any, kind: type) -> Any:
-    if kind is bool:
-        if isinstance(value, str):
-            return {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}[value.lower()]
-        return bool(value)
+    if kind is bool and isinstance(value, str):
+        if value.lower() not in _TRUE + _FALSE:
+            raise ValueError(value)
+        return value.lower() in _TRUE
     if kind is int:
         if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
             raise ValueError(value)
@@ -92,19 +101,15 @@ def knobs(thing: Callable[..., Any]) -> tuple[Knob, ...]:
         kind, *extras = get_args(hint)
         spec = next((extra for extra in extras if isinstance(extra, Knob)), None)
         if spec is not None:
-            found.append(_named(spec, parameter.name, kind, parameter.default))
+            found.append(replace(spec, name=parameter.name, type=kind, default=parameter.default))
     return tuple(found)
-
-
-def _named(spec: Knob, name: str, kind: type, default: Any) -> Knob:
-    return Knob(spec.label, spec.help, spec.minimum, spec.maximum, spec.step, spec.choices, spec.advanced, name, kind, default)
 
 
 @cache
 def discover(package: ModuleType) -> Mapping[str, Any]:
     """Returns {file name: object} for every public file of a package, in file-name order.
 
-    The object is a function of the file's own name, or a class of that name in CamelCase. Files without one are helpers.
+    The object is a function of the file's own name, or a class of that name in CamelCase, made in that file. Files without one are helpers.
     """
     found = {}
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda i: i.name):
@@ -113,7 +118,7 @@ def discover(package: ModuleType) -> Mapping[str, Any]:
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         camel = "".join(part.capitalize() for part in info.name.split("_"))
         thing = getattr(module, camel, None) or getattr(module, info.name, None)
-        if thing is not None and not inspect.ismodule(thing):
+        if getattr(thing, "__module__", None) == module.__name__:
             found[info.name] = thing
     return found
 

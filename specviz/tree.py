@@ -74,6 +74,18 @@ class TokenTree:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.tokens):
                 raise BadInput(f"Tree column {name!r} has {len(column)} entries for {len(self.tokens)} nodes.")
+        self._check_draws()
+
+    def _check_draws(self) -> None:
+        """A group that a rule would misread changes the output's distribution without a trace, so it is refused here."""
+        if len({draw.parent for draw in self.draws}) < len(self.draws):
+            raise BadInput("A parent has more than one group of sampled children; expected one Draw per parent.")
+        for draw in self.draws:
+            for child in draw.children:
+                if not 0 < child < len(self.tokens) or self.parents[child] != draw.parent:
+                    raise BadInput(f"Node {child} was drawn below node {draw.parent}, but is not a child of it.")
+            if list(draw.children) != sorted(set(draw.children)):
+                raise BadInput(f"Children {draw.children} of node {draw.parent} must be listed in the order of drawing, which is the order of their nodes.")
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -9,7 +9,9 @@ from specviz.tree import TokenTree
 
 
 def cartesian(
-    growth: Growth, *, widths: Annotated[str, Knob("Widths", "Children per node at each depth: 3-2-1 gives 3 + 6 + 6 candidates.")] = "3-2-1-1"
+    growth: Growth,
+    *,
+    widths: Annotated[str, Knob("Widths", "Children per node at each depth: 3-2-1 gives 3 + 6 + 6 candidates.", check=parse_widths)] = "3-2-1-1",
 ) -> TokenTree:
     """Every node of a depth gets the same number of children, so the tree is the product of the choices (Medusa, section 2.2)."""
     nodes = [0]
@@ -21,7 +23,7 @@ def cartesian(
 def parse_widths(text: str) -> tuple[int, ...]:
     """Returns (3, 2, 1) for "3-2-1" (also with commas, spaces or x between); raises BadInput when the tree would be too large."""
     parts = text.replace("x", " ").replace("-", " ").replace(",", " ").split()
-    if not parts or not all(part.isdigit() and 0 < int(part) <= MAX_NODES for part in parts) or len(parts) > 16:
+    if not 0 < len(parts) <= 16 or not all(part.isdecimal() and len(part) < 4 and int(part) > 0 for part in parts):
         raise BadInput(f"widths={text!r} cannot be read. Expected up to 16 whole numbers from 1 joined by '-', for example 3-2-1.")
     widths, level, total = tuple(map(int, parts)), 1, 1
     for width in widths:

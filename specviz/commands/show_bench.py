@@ -1,0 +1,71 @@
+"""How a bench looks in a terminal: one row a drafter, tasks beside each other, and every difference named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from specviz.commands.show import FAINT, grid, milliseconds, number, percent
+
+SHOWN_DEPTHS = 4
+SHOWN_DIFFERENCES = 12
+
+
+def bench_table(record: Mapping[str, Any]) -> Table:
+    """Returns one row a drafter, the baseline first."""
+    meta, baseline = record["meta"], record["baseline"]
+    sampling = meta["sampling"]
+    table = grid(f"{meta['prompts']['count']} prompts, {meta['max_new_tokens']} new tokens, T = {sampling['temperature']:g}, rule {meta['rule']['name']}, {meta['dtype']}")
+    table.add_column("drafter", overflow="fold")
+    for name in ("tau", "tokens/s", "speed-up", "equal", *(f"depth {d}" for d in range(1, SHOWN_DEPTHS + 1)), "draft ms", "verify ms"):
+        table.add_column(name, justify="right")
+    plain_ms = [milliseconds(baseline["seconds"].get(name, 0.0) / baseline["rounds"] if baseline["rounds"] else None) for name in ("draft", "verify")]
+    cells = [baseline["name"], number(baseline["mean_acceptance_length"]), number(baseline["tokens_per_second"], 1), "1.00", *[""] * (1 + SHOWN_DEPTHS), *plain_ms]
+    table.add_row(*(Text(cell, FAINT) for cell in cells))
+    for entry in record["drafters"]:
+        table.add_row(*_row(entry))
+    return table
+
+
+def _row(entry: Mapping[str, Any]) -> list[str]:
+    depths, rounds = entry["acceptance_by_depth"]["conditional"], entry["target_forwards"]
+    shown = [percent(depths[place]) if place < len(depths) else "" for place in range(SHOWN_DEPTHS)]
+    each = [milliseconds(entry["seconds"].get(name, 0.0) / rounds if rounds else None) for name in ("draft", "verify")]
+    return [entry["name"], number(entry["tau"]), number(entry["tokens_per_second"], 1), number(entry["speedup"]), percent(entry["equal_to_baseline"]), *shown, *each]
+
+
+def task_table(record: Mapping[str, Any]) -> Table:
+    """Returns tau and speed-up per task, one column a drafter."""
+    table = grid("By task: tau, speed-up")
+    table.add_column("task")
+    table.add_column("prompts", justify="right")
+    for entry in record["drafters"]:
+        table.add_column(entry["name"], justify="right", overflow="fold")
+    for task, first in record["drafters"][0]["tasks"].items():
+        cells = [entry["tasks"][task] for entry in record["drafters"]]
+        table.add_row(Text(task), str(first["prompts"]), *(f"{number(cell['tau'])}  {number(cell['speedup'])}x" for cell in cells))
+    return table
+
+
+def bench_remarks(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the lines below the tables: definitions in short, why a share is missing, and each difference with how close it was."""
+    yield "tau: tokens per target forward, the bonus token included, prefill excluded. depth: share accepted, given that the parent was. ms: per round."
+    for entry in record["drafters"]:
+        if entry["why_not_comparable"]:
+            yield f"{entry['name']}: no share of equal texts, as {entry['why_not_comparable']}."
+        for difference in entry["differences"][:SHOWN_DIFFERENCES]:
+            yield f"{entry['name']}: {_difference(difference)}"
+        more = len(entry["differences"]) - SHOWN_DIFFERENCES
+        if more > 0:
+            yield f"{entry['name']}: and {more} more differences (all are in the JSON)."
+
+
+def _difference(found: Mapping[str, Any]) -> str:
+    where = f"{found['prompt']} differs at new token {found['position'] + 1}: id {found['other']} instead of {found['baseline']}"
+    if found["gap"] is None or found["resolution"] is None:
+        return where
+    close = "within" if found["gap"] <= found["resolution"] else "beyond"
+    return f"{where}; {found['unit']} gap {found['gap']:.3g}, {close} what {found['dtype']} tells apart there ({found['resolution']:.2g})"

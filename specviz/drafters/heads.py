@@ -1,0 +1,105 @@
+"""Head checkpoints: a folder with config.json and model.safetensors (fp16), tied to its target by fingerprint."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from specviz.errors import BadFile, Missing
+from specviz.sources import Fingerprint
+
+CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary"
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """What a checkpoint says of itself: which method, its sizes, the target it was trained against, and how."""
+
+    method: str
+    sizes: Mapping[str, Any]
+    fingerprint: Fingerprint
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "sizes": dict(self.sizes),
+            "target": self.fingerprint.to_json(),
+            "training": dict(self.training),
+        }
+
+
+@dataclass(frozen=True)
+class HeadCheckpoint:
+    """A read checkpoint; `vocabulary` [draft vocab] maps a draft id to the target's token id."""
+
+    folder: Path
+    config: HeadConfig
+    weights: dict[str, Tensor]
+    vocabulary: Tensor
+
+
+def save_head(folder: Path, config: HeadConfig, module: nn.Module, vocabulary: Tensor) -> None:
+    """Writes the checkpoint; frozen rows of the target are not part of it. The weights are replaced last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in module.state_dict().items()}
+    tensors[VOCABULARY] = vocabulary.cpu().int()
+    scratch = folder / f"{WEIGHTS}.part"
+    save_file(tensors, scratch)
+    (folder / CONFIG).write_text(json.dumps(config.to_json(), indent=1) + "\n")
+    os.replace(scratch, folder / WEIGHTS)
+
+
+def load_head(folder: Path, method: str) -> HeadCheckpoint:
+    """Reads a checkpoint of `method`; raises Missing when it is not there and BadFile when it is damaged or of another method."""
+    if not (folder / CONFIG).exists() or not (folder / WEIGHTS).exists():
+        raise Missing(f"No {method} head in {folder}: expected {CONFIG} and {WEIGHTS}. Train one with `fit {method}`.")
+    try:
+        raw = json.loads((folder / CONFIG).read_text())
+        config = HeadConfig(raw["method"], raw["sizes"], Fingerprint.from_json(raw["target"]), raw.get("training", {}))
+        weights = load_file(folder / WEIGHTS)
+        vocabulary = weights.pop(VOCABULARY).long()
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise BadFile(f"The {method} head in {folder} cannot be read ({error}). Train it again or restore the folder.") from error
+    if config.method != method:
+        raise BadFile(f"{folder} holds a {config.method!r} head, expected {method!r}.")
+    return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary)
+
+
+def fill(module: nn.Module, checkpoint: HeadCheckpoint) -> nn.Module:
+    """Puts the checkpoint's weights into `module`; raises BadFile naming the first tensors that do not fit."""
+    try:
+        module.load_state_dict(checkpoint.weights)
+    except RuntimeError as error:
+        raise BadFile(f"The head in {checkpoint.folder} does not fit its own config.json: {error}") from error
+    return module.eval().requires_grad_(False)
+
+
+def check_fingerprint(config: HeadConfig, target: Fingerprint) -> tuple[str, ...]:
+    """Returns what differs between the target a head was trained against and this one, and warns about it; the head still runs."""
+    found = tuple(
+        f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target)
+    )
+    if found:
+        text = f"The {config.method} head was trained against another target ({'; '.join(found)}). It runs, but accepts less."
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return found
+
+
+def draft_rows(output_embeddings: nn.Module, vocabulary: Tensor) -> Tensor:
+    """Returns the target's own LM-head rows of the draft vocabulary `[draft vocab, hidden]`, not trained and never saved."""
+    weight = output_embeddings.weight
+    highest = int(vocabulary.max())
+    if highest >= weight.shape[0]:
+        raise BadFile(f"The draft vocabulary names token {highest}, but the target has {weight.shape[0]}. The head belongs to another model.")
+    return weight.detach()[vocabulary.to(weight.device)].contiguous()

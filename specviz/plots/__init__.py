@@ -1,0 +1,1 @@
+"""Figures, one a file: `(trace, row=0) -> plotly Figure`, made from traces and analysis alone."""

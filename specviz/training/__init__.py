@@ -1,0 +1,1 @@
+"""Training of drafter heads: distil (write data), features (capture), fit (train), report (measure)."""

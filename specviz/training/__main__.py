@@ -1,0 +1,37 @@
+"""Runs a training step from a shell until the command line has its own: python -m specviz.training STEP ..."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+
+def main() -> None:
+    """Parses the step and its options, and runs it."""
+    parser = argparse.ArgumentParser(prog="python -m specviz.training")
+    steps = parser.add_subparsers(dest="step", required=True)
+    step = steps.add_parser("capture", help="store the target's hidden states")
+    step.add_argument("--data", type=Path, nargs="+", required=True)
+    step.add_argument("--out", type=Path, default=Path("runs/features"))
+    step.add_argument("--shards", type=int, default=16)
+    step = steps.add_parser("fit", help="train a head on captured features")
+    step.add_argument("method")
+    step.add_argument("--features", type=Path, required=True)
+    step.add_argument("--out", type=Path)
+    step.add_argument("--run", type=Path)
+    step.add_argument("--plan", type=json.loads, default={}, help='JSON, for example {"epochs": 4, "rate": 0.001}')
+    step.add_argument("--knobs", type=json.loads, default={}, help='JSON, for example {"unroll": 3}')
+    given = parser.parse_args()
+    if given.step == "capture":
+        from specviz.training.features import capture
+
+        capture(given.data, given.out, shards=given.shards)
+    elif given.step == "fit":
+        from specviz.training.fit import Plan, fit
+
+        fit(given.method, given.features, out=given.out, run=given.run, plan=Plan(**given.plan), knobs=given.knobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Batches for a fit: ids, captured states and the target's own next-token distribution, cut from memory maps."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specviz.training.data import Record, held_out
+from specviz.training.features import Capture
+
+TOP = 32  # of the target's distribution; the rest of its mass is spread by renormalising
+
+
+@dataclass(frozen=True)
+class Item:
+    """A record and where its rows lie."""
+
+    record: Record
+    shard: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a head that looks at row i should say about token i + offset, for every row; `mask` `[B, T]` picks the rows that count."""
+
+    tokens: Tensor  # [B, T] token ids; only meaningful under the mask
+    values: Tensor  # [B, T, TOP] the target's own distribution on the draft vocabulary
+    indices: Tensor  # [B, T, TOP] draft ids
+    mask: Tensor  # [B, T]
+    missed: int  # answer tokens outside the draft vocabulary, left out of the mask
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records padded on the right to `[B, T]`."""
+
+    ids: Tensor  # [B, T]
+    starts: Tensor  # [B] answer_start
+    lengths: Tensor  # [B]
+    states: dict[int, Tensor]  # {tap: [B, T, width] fp32}
+    values: Tensor  # [B, T, TOP] distribution of the NEXT token at each row
+    indices: Tensor  # [B, T, TOP]
+    known: Tensor  # [vocab] bool: is the token in the draft vocabulary
+
+    def ahead(self, offset: int) -> Targets:
+        """Returns the targets `offset` tokens after each row: the token, and the distribution it was drawn from.
+
+        Rows count from the last prompt token on (it is the first one a drafter is asked about), while their target is an
+        answer token inside the draft vocabulary.
+        """
+        rows = torch.arange(self.ids.shape[1])
+        within = (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
+        tokens = self.ids.roll(-offset, 1)
+        mask = within & self.known[tokens]
+        missed = int(within.sum() - mask.sum())
+        return Targets(tokens, self.values.roll(1 - offset, 1), self.indices.roll(1 - offset, 1), mask, missed)
+
+    def answered(self, offset: int) -> Tensor:
+        """Returns the mask of `ahead` with tokens outside the draft vocabulary counted in: what a measurement divides by."""
+        rows = torch.arange(self.ids.shape[1])
+        return (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
+
+
+class Dataset:
+    """Captured records split by prompt into `train` and `held_out`; makes padded batches."""
+
+    def __init__(self, capture: Capture, taps: Sequence[int], vocabulary: Tensor, vocab_size: int, share: float) -> None:
+        self.capture, self.taps = capture, tuple(taps)
+        self.vocabulary = vocabulary
+        self.known = torch.zeros(vocab_size, dtype=torch.bool)
+        self.known[vocabulary] = True
+        self._rows = {(n, tap): capture.rows(n, tap) for n in capture.done() for tap in self.taps}
+        self._teacher: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.train, self.held_out = [], []
+        for item in _items(capture):
+            (self.held_out if held_out(item.record, share) else self.train).append(item)
+
+    def teach(self, rows: Tensor) -> None:
+        """Computes (or reads back) the target's top distribution for every shard; `rows` are the target's draft rows `[draft vocab, d]`."""
+        key = hashlib.sha256(self.vocabulary.numpy().tobytes()).hexdigest()[:8]
+        final = max(self.capture.taps)
+        for shard in self.capture.done():
+            stem = self.capture.folder / f"{shard:04d}-teacher-{key}"
+            if not stem.with_suffix(".npz").exists():
+                _write_teacher(stem, self.capture.rows(shard, final), rows)
+            found = np.load(stem.with_suffix(".npz"))
+            self._teacher[shard] = (found["values"], found["indices"])
+
+    def batch(self, items: Sequence[Item]) -> Batch:
+        """Returns the items as one padded batch."""
+        longest = max(len(i.record.ids) for i in items)
+        ids = torch.tensor([[*i.record.ids, *[0] * (longest - len(i.record.ids))] for i in items])
+        states = {tap: self._gather(items, longest, [self._rows[i.shard, tap] for i in items]).float() for tap in self.taps}
+        values = self._gather(items, longest, [self._teacher[i.shard][0] for i in items]).float()
+        indices = self._gather(items, longest, [self._teacher[i.shard][1] for i in items]).long()
+        starts = torch.tensor([i.record.answer_start for i in items])
+        lengths = torch.tensor([len(i.record.ids) for i in items])
+        return Batch(ids, starts, lengths, states, values, indices, self.known)
+
+    @staticmethod
+    def _gather(items: Sequence[Item], longest: int, stores: Sequence[np.ndarray]) -> Tensor:
+        out = np.zeros((len(items), longest, stores[0].shape[1]), stores[0].dtype)
+        for b, (item, store) in enumerate(zip(items, stores, strict=True)):
+            out[b, : len(item.record.ids)] = store[item.row : item.row + len(item.record.ids)]
+        return torch.from_numpy(out)
+
+    def epoch(self, seed: int, tokens: int) -> list[list[Item]]:
+        """Returns one epoch of batches in random order, each of similar lengths and at most `tokens` with padding."""
+        return shuffled_batches(self.train, seed, tokens)
+
+
+def shuffled_batches(items: Sequence[Item], seed: int, tokens: int) -> list[list[Item]]:
+    """Groups items by (jittered) length and shuffles the groups; the same seed gives the same batches."""
+    chance = random.Random(seed)
+    keyed = sorted(items, key=lambda i: len(i.record.ids) * chance.uniform(0.9, 1.1))
+    groups: list[list[Item]] = [[]]
+    longest = 0
+    for item in keyed:
+        longest = max(longest, len(item.record.ids))
+        if groups[-1] and longest * (len(groups[-1]) + 1) > tokens:
+            groups.append([])
+            longest = len(item.record.ids)
+        groups[-1].append(item)
+    chance.shuffle(groups)
+    return groups
+
+
+def _items(capture: Capture) -> Iterator[Item]:
+    for shard in capture.done():
+        row = 0
+        for record in capture.records(shard):
+            yield Item(record, shard, row)
+            row += len(record.ids)
+
+
+def _write_teacher(stem: Path, features: np.ndarray, rows: Tensor) -> None:
+    values, indices = [], []
+    for start in range(0, len(features), 2048):
+        hidden = torch.from_numpy(np.array(features[start : start + 2048], dtype=np.float32))
+        top = (hidden @ rows.T).softmax(-1).topk(TOP)
+        values.append((top.values / top.values.sum(-1, keepdim=True)).half().numpy())
+        indices.append(top.indices.int().numpy())
+    scratch = stem.with_suffix(".part.npz")
+    np.savez(scratch, values=np.concatenate(values), indices=np.concatenate(indices))
+    scratch.replace(stem.with_suffix(".npz"))

@@ -1,0 +1,173 @@
+"""Captures the target's hidden states once, so that a head can be trained many times without running the target again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from specviz.errors import BadFile, Missing
+from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate
+from specviz.training.data import Record, hash_records, read_records
+
+LIMIT = 65504.0  # largest fp16 number; the residual stream of the first token can exceed it
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A finished or growing folder of features; `taps` as in Drafter.taps (tap L, the number of layers, is the final-norm output)."""
+
+    folder: Path
+    fingerprint: Fingerprint
+    data: str
+    taps: tuple[int, ...]
+    width: int
+    shards: int
+
+    def done(self) -> list[int]:
+        return [n for n in range(self.shards) if (self.folder / f"{n:04d}.json").exists()]
+
+    def records(self, shard: int) -> list[Record]:
+        """Returns the records of a shard, in the order of its rows."""
+        return [Record(**raw) for raw in json.loads((self.folder / f"{shard:04d}.json").read_text())]
+
+    def rows(self, shard: int, tap: int) -> np.ndarray:
+        """Returns a read-only memory map `[tokens of the shard, width]` fp16; records follow each other without padding."""
+        return np.load(self.folder / f"{shard:04d}-tap{tap}.npy", mmap_mode="r")
+
+
+def default_taps(layers: int) -> tuple[int, ...]:
+    """Returns EAGLE-3's three taps (states entering layers 2, L//2, L-3) and the final-norm output."""
+    return tuple(sorted({2, layers // 2, layers - 3, layers}))
+
+
+def open_capture(folder: Path) -> Capture:
+    """Opens a folder that `capture` wrote; raises Missing or BadFile."""
+    meta = folder / "capture.json"
+    if not meta.exists():
+        raise Missing(f"No captured features in {folder}. Run the capture step first.")
+    try:
+        raw = json.loads(meta.read_text())
+        fingerprint = Fingerprint.from_json(raw["fingerprint"])
+        return Capture(folder, fingerprint, raw["data"], tuple(raw["taps"]), raw["width"], raw["shards"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFile(f"{meta} is damaged ({error}). Delete the folder and capture again.") from error
+
+
+def capture(
+    data: Sequence[Path],
+    out: Path,
+    *,
+    target: str = DEFAULT_TARGET,
+    taps: Sequence[int] | None = None,
+    shards: int = 16,
+    tokens_per_batch: int = 4096,
+    seed: int = 0,
+    say: Say = print,
+) -> Capture:
+    """Runs the target over every record and stores the tapped states as fp16; shards that are complete are skipped.
+
+    Works in a folder below `out` named by target fingerprint and data hash. The target runs in fp32, the exact serving
+    model; only its decoder is called, as no logits are needed.
+    """
+    records = read_records(data)
+    random.Random(seed).shuffle(records)  # every shard is a fair sample, so training can start on the first ones
+    found = _begin(records, out, locate(target), taps, shards)
+    tokens = sum(len(r.ids) for r in records)
+    say(f"{tokens} tokens x {len(found.taps)} taps x {found.width} x 2 bytes = {tokens * len(found.taps) * found.width * 2 / 1e9:.2f} GB in {found.folder}")
+    missing = [n for n in range(shards) if n not in found.done()]
+    if missing:
+        decoder = _load_decoder(locate(target))
+        for n in missing:
+            _capture_shard(decoder, found, n, records[n::shards], tokens_per_batch)
+            say(f"shard {n + 1} of {shards} done")
+    return found
+
+
+def _load_decoder(folder: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().get_decoder()
+
+
+def _begin(records: list[Record], out: Path, target: str, taps: Sequence[int] | None, shards: int) -> Capture:
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(target)
+    fingerprint = Fingerprint(weights=hash_folder(Path(target)) or "unknown")
+    data = hash_records(records)
+    folder = out / f"{fingerprint.weights}-{data}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "capture.json").exists():
+        return open_capture(folder)
+    chosen = tuple(taps) if taps else default_taps(config.num_hidden_layers)
+    found = Capture(folder, fingerprint, data, chosen, config.hidden_size, shards)
+    record = asdict(found) | {"fingerprint": fingerprint.to_json(), "target": Path(target).name}
+    del record["folder"]
+    (folder / "capture.json").write_text(json.dumps(record, indent=1))
+    return found
+
+
+def batches(records: Sequence[Record], tokens: int) -> Iterator[list[Record]]:
+    """Yields runs of similar length whose padded size stays within `tokens` (one longer record travels alone)."""
+    batch: list[Record] = []
+    for record in sorted(records, key=lambda r: len(r.ids)):
+        if batch and len(record.ids) * (len(batch) + 1) > tokens:
+            yield batch
+            batch = []
+        batch.append(record)
+    if batch:
+        yield batch
+
+
+def _capture_shard(decoder: Any, found: Capture, shard: int, records: list[Record], tokens: int) -> None:
+    ordered = [record for batch in batches(records, tokens) for record in batch]
+    total = sum(len(r.ids) for r in ordered)
+    parts = {tap: found.folder / f"{shard:04d}-tap{tap}.npy" for tap in found.taps}
+    stores = {
+        tap: np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, found.width))
+        for tap, path in parts.items()
+    }
+    row = 0
+    for batch in batches(records, tokens):
+        states = tapped_states(decoder, [record.ids for record in batch], found.taps)
+        for b, record in enumerate(batch):
+            for tap, store in stores.items():
+                store[row : row + len(record.ids)] = states[tap][b, : len(record.ids)].numpy()
+            row += len(record.ids)
+    for store in stores.values():
+        store.flush()
+    scratch = found.folder / f"{shard:04d}.json.part"  # the list of records is written last: it marks the shard as complete
+    scratch.write_text(json.dumps([asdict(record) for record in ordered]))
+    os.replace(scratch, found.folder / f"{shard:04d}.json")
+
+
+@torch.inference_mode()
+def tapped_states(decoder: Any, ids: Sequence[Sequence[int]], taps: Sequence[int]) -> dict[int, torch.Tensor]:
+    """Returns {tap: [B, longest, width] fp16}. Rows are padded on the right, which a causal model never looks at."""
+    longest = max(len(row) for row in ids)
+    padded = torch.tensor([list(row) + [0] * (longest - len(row)) for row in ids])
+    seen: dict[int, torch.Tensor] = {}
+
+    def keep(tap: int) -> Callable[..., None]:
+        def hook(module: Any, args: tuple, kwargs: dict) -> None:
+            seen[tap] = args[0] if args else kwargs["hidden_states"]
+
+        return hook
+
+    layers = decoder.layers
+    handles = [layers[t].register_forward_pre_hook(keep(t), with_kwargs=True) for t in taps if t < len(layers)]
+    try:
+        seen[len(layers)] = decoder(input_ids=padded, use_cache=False).last_hidden_state
+    finally:
+        for handle in handles:
+            handle.remove()
+    return {tap: seen[tap].clamp(-LIMIT, LIMIT).half() for tap in taps}

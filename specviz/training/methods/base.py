@@ -1,0 +1,83 @@
+"""What a learned drafter brings to the fit loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from specviz.training.dataset import Batch
+
+
+@dataclass
+class Frozen:
+    """The parts of the target that training reads: nothing here is trained or saved."""
+
+    config: Any
+    embedding: Tensor  # [vocab, hidden]
+    rows: Tensor  # [draft vocab, hidden] LM-head rows of the draft vocabulary
+    vocabulary: Tensor  # [draft vocab] token ids
+    last_layer: Mapping[str, Tensor]  # state of the target's last decoder layer, to start from
+
+    def lower(self, precision: str) -> None:
+        """Keeps the rows in the dtype of the matrix products ("bf16" or "fp32"), so that they are converted once."""
+        self.rows = self.rows.to({"bf16": torch.bfloat16, "fp32": torch.float32}[precision])
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Top-1 hits along a chain, by depth: `reached[d]` rows were right at all depths before d, `right[d]` of them also at d."""
+
+    reached: Tensor  # [depth]
+    right: Tensor  # [depth]
+
+    def __add__(self, other: Hits) -> Hits:
+        return Hits(self.reached + other.reached, self.right + other.right)
+
+    def conditional(self) -> list[float]:
+        """Returns the acceptance at every depth given that the parent was accepted."""
+        return (self.right / self.reached.clamp(min=1)).tolist()
+
+    def chain_tau(self) -> float:
+        """Returns tokens per round of a top-1 chain at temperature 0: 1 + the mean number of leading hits."""
+        return 1.0 + float(self.right.sum() / self.reached[0].clamp(min=1))
+
+
+class Lesson(Protocol):
+    """A method as the fit loop sees it."""
+
+    method: str
+    module: nn.Module
+    taps: tuple[int, ...]
+
+    def sizes(self) -> dict[str, Any]: ...
+
+    def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
+        """Returns {"loss": scalar to minimise, and any parts worth logging}."""
+
+    def hits(self, batch: Batch) -> Hits:
+        """Returns chain hits of a batch whose answers are the target's greedy text."""
+
+
+def count_hits(guesses: list[Tensor], batch: Batch) -> Hits:
+    """Returns the hits of top-1 token guesses `[B, T]`, one tensor a depth; depth d (from 0) is about the token d + 2 ahead.
+
+    A token outside the draft vocabulary can only be a miss, and counts as one. Rows too near the end to be asked about
+    every depth are left out, so that all depths speak of the same rows.
+    """
+    alive = batch.answered(len(guesses) + 1)
+    reached, right = [], []
+    for depth, guess in enumerate(guesses):
+        reached.append(alive.sum())
+        alive = alive & (guess == batch.ids.roll(-(depth + 2), 1))
+        right.append(alive.sum())
+    return Hits(torch.stack(reached).double(), torch.stack(right).double())
+
+
+def top_tokens(hidden: Tensor, frozen: Frozen) -> Tensor:
+    """Returns the most likely draft-vocabulary token of each row, for predicted states `[B, T, hidden]`."""
+    guesses = [(part.to(frozen.rows.dtype) @ frozen.rows.T).argmax(-1) for part in hidden.flatten(0, 1).split(256)]
+    return frozen.vocabulary[torch.cat(guesses)].view(hidden.shape[:2])

@@ -1,0 +1,89 @@
+"""EAGLE-1's loss: predict the next feature and, through the target's LM head, the target's own distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from specviz.drafters.eagle_module import EagleLayer, EagleSizes
+from specviz.training.dataset import Batch
+from specviz.training.methods.base import Frozen, Hits, count_hits, top_tokens
+from specviz.training.soft_loss import soft_cross_entropy
+
+DEPTHS = 5  # measured on held-out text
+
+
+class EagleLesson:
+    """Trains the draft layer on true features for `unroll` steps of its own output."""
+
+    method = "eagle"
+
+    def __init__(
+        self,
+        frozen: Frozen,
+        *,
+        unroll: int = 3,
+        decay: float = 0.8,
+        feature_weight: float = 0.1,
+        noise: float = 0.1,
+        start_from_target: bool = True,
+    ) -> None:
+        self.frozen = frozen
+        self.unroll, self.decay, self.feature_weight, self.noise = unroll, decay, feature_weight, noise
+        self.taps = (frozen.config.num_hidden_layers,)
+        self.module = EagleLayer(EagleSizes.of(frozen.config, len(frozen.vocabulary)))
+        _balance(self.module, frozen)
+        if start_from_target:
+            _copy_layer(self.module, frozen.last_layer)
+
+    def sizes(self) -> dict[str, Any]:
+        return self.module.sizes.to_json()
+
+    def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
+        features = batch.states[self.taps[0]]
+        shaken = features + (torch.rand(features.shape, generator=chance) * 2 - 1) * self.noise
+        outputs = self.module(self._embed(batch), shaken, self.unroll)
+        words, states = [], []
+        for s, output in enumerate(outputs):
+            targets = batch.ahead(s + 2)
+            mask = targets.mask
+            picked = output[mask].float()
+            rows = soft_cross_entropy(picked, self.frozen.rows, targets.values[mask], targets.indices[mask])
+            truth = features.roll(-(s + 1), 1)[mask]
+            words.append(rows.mean() * self.decay**s)
+            states.append(functional.smooth_l1_loss(picked, truth) * self.decay**s)
+        scale = sum(self.decay**s for s in range(self.unroll))
+        word, state = sum(words) / scale, sum(states) / scale
+        return {"loss": word + self.feature_weight * state, "words": word, "features": state}
+
+    def hits(self, batch: Batch) -> Hits:
+        outputs = self.module(self._embed(batch), batch.states[self.taps[0]], DEPTHS)
+        return count_hits([top_tokens(output, self.frozen) for output in outputs], batch)
+
+    def _embed(self, batch: Batch) -> Tensor:
+        return functional.embedding(batch.ids.roll(-1, 1), self.frozen.embedding)
+
+
+def lesson(frozen: Frozen, **knobs: Any) -> EagleLesson:
+    """Returns the EAGLE lesson."""
+    return EagleLesson(frozen, **knobs)
+
+
+def _balance(layer: EagleLayer, frozen: Frozen) -> None:
+    """Scales fc's embedding half up at the start: embeddings are far smaller numbers than features, and would be learned last."""
+    size = float(frozen.embedding.std())
+    with torch.no_grad():
+        layer.fc.weight[:, : layer.sizes.hidden] *= min(1.0 / max(size, 1e-3), 20.0)
+
+
+def _copy_layer(layer: EagleLayer, state: Mapping[str, Tensor]) -> None:
+    """Starts from the target's last decoder layer, where names and shapes agree."""
+    own = layer.state_dict()
+    for name, tensor in state.items():
+        short = name.removeprefix("self_attn.").removeprefix("mlp.")
+        if short in own and own[short].shape == tensor.shape:
+            own[short].copy_(tensor)

@@ -1,0 +1,46 @@
+"""Charts: every plot that is discovered gets a place; drawn when a run ends and at most twice a second while it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from specviz import plots
+from specviz.registry import discover
+from specviz.trace import Trace
+
+REDRAW = 0.5  # least seconds between two drawings during a run
+
+
+class Charts:
+    """One gr.Plot per discovered plot, in a grid."""
+
+    def __init__(self, trace: Trace | None, prefix: str) -> None:
+        self.places: dict[str, gr.Plot] = {}
+        with gr.Row(elem_classes="sv-charts"):
+            for name, plot in discover(plots).items():
+                value = plot(trace) if trace is not None else None
+                self.places[name] = gr.Plot(value, show_label=False, container=False, min_width=260, elem_id=f"{prefix}-plot-{name}", elem_classes="sv-card sv-chart")
+
+    def draw(self, trace: Trace) -> dict[Any, Any]:
+        """Returns a figure of the trace for every place."""
+        return {place: discover(plots)[name](trace) for name, place in self.places.items()}
+
+
+class Pace:
+    """Lets something happen at most once every `seconds`."""
+
+    def __init__(self, seconds: float = REDRAW, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self.clock = seconds, clock
+        self.next = clock() + seconds
+
+    def due(self) -> bool:
+        """True when enough time has passed since it last was."""
+        now = self.clock()
+        if now < self.next:
+            return False
+        self.next = now + self.seconds
+        return True

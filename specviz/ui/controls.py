@@ -1,0 +1,148 @@
+"""Controls: components made from the registries. A knob is declared once, in the signature of what it belongs to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from specviz.registry import Knob
+from specviz.sampling import Sampling
+from specviz.settings import Settings
+from specviz.ui import choices
+from specviz.ui.choices import KINDS, Choice
+from specviz.ui.engine import Ask
+from specviz.ui.presets import PRESETS
+
+SEEDS = 2**31 - 1
+LENGTH = 96  # new tokens asked for at first
+QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+Values = Mapping[Component, Any]
+
+
+def component(knob: Knob, value: Any, elem_id: str) -> Component:
+    """Returns the control of a knob: a menu, a tick box, a slider where both ends are known, else a field."""
+    common: dict[str, Any] = {"value": value, "label": knob.label, "info": knob.help or None, "interactive": True, "elem_id": elem_id}
+    if knob.choices is not None:
+        return gr.Dropdown(choices=list(knob.choices), **common)
+    if knob.type is bool:
+        return gr.Checkbox(**common)
+    if knob.type in (int, float) and knob.minimum is not None and knob.maximum is not None:
+        step = knob.step or (1 if knob.type is int else 0.01)
+        return gr.Slider(knob.minimum, knob.maximum, step=step, buttons=[], **common)
+    if knob.type in (int, float):
+        return gr.Number(precision=0 if knob.type is int else None, **common)
+    return gr.Textbox(max_lines=1, **common)
+
+
+class Prompt:
+    """The prompt with its presets; `add_length` places length and seed, which stand further down."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.text = gr.Textbox(PRESETS[0].prompt, label="Prompt", lines=4, max_lines=8, interactive=True, elem_id=f"{prefix}-prompt", elem_classes="sv-prompt")
+        with gr.Row(elem_classes="sv-presets"):
+            for preset in PRESETS:
+                button = gr.Button(preset.name, size="sm", min_width=0, elem_classes="sv-chip")
+                button.click(lambda text=preset.prompt: text, None, self.text, **QUIET)
+
+    def add_length(self, settings: Settings) -> None:
+        most = settings.max_new_tokens
+        self.length = gr.Slider(1, most, min(LENGTH, most), step=1, label="New tokens", interactive=True, buttons=[], elem_id=f"{self.prefix}-length")
+        with gr.Row(elem_classes="sv-seed"):
+            self.seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=SEEDS, interactive=True, min_width=80, elem_id=f"{self.prefix}-seed")
+            shuffle = gr.Button("New seed", size="sm", min_width=0, elem_classes="sv-quiet", elem_id=f"{self.prefix}-new-seed")
+        shuffle.click(lambda: random.randrange(SEEDS), None, self.seed, **QUIET)
+
+    @property
+    def inputs(self) -> set[Component]:
+        return {self.text, self.length, self.seed}
+
+
+class Method:
+    """Drafter, tree shape, acceptance rule and temperature, with the knobs of what is chosen and no others."""
+
+    def __init__(self, first: Choice, prefix: str) -> None:
+        self.prefix, self.first = prefix, first
+        self.knobs: dict[choices.Key, Component] = {}
+        self.groups: dict[tuple[str, str, bool], gr.Column] = {}
+        self.picks: dict[str, gr.Dropdown] = {}
+        labels = {"drafter": "Drafter", "shape": "Tree shape", "rule": "Acceptance rule"}
+        for kind in KINDS:
+            self.picks[kind] = gr.Dropdown(
+                list(choices.names(kind)), value=first.picked(kind), label=labels[kind], info=choices.describe(kind, first.picked(kind)),
+                visible=first.picked(kind) is not None, interactive=True, filterable=False, elem_id=f"{prefix}-{kind}",
+            )  # fmt: skip
+            self._add_groups(kind, advanced=False)
+        self.temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature", info="0 takes the most likely token every time.", interactive=True, buttons=[], elem_id=f"{prefix}-temperature")
+        self.note = gr.HTML("", elem_id=f"{prefix}-note", elem_classes="sv-note", visible=False)
+
+    def add_advanced(self) -> None:
+        """Places what most people leave alone: top-p, top-k and the advanced knobs."""
+        self.top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p", info="Keeps the most likely tokens up to this mass. 1 = off.", interactive=True, buttons=[], elem_id=f"{self.prefix}-top-p")
+        self.top_k = gr.Slider(0, 200, 0, step=1, label="Top-k", info="Keeps this many most likely tokens. 0 = off.", interactive=True, buttons=[], elem_id=f"{self.prefix}-top-k")
+        for kind in KINDS:
+            self._add_groups(kind, advanced=True)
+
+    def _add_groups(self, kind: str, *, advanced: bool) -> None:
+        for (of, name), found in choices.all_knobs().items():
+            shown = [knob for knob in found if knob.advanced == advanced]
+            if of != kind or not shown:
+                continue
+            values = choices.defaults(kind, name, self.first.drafter)
+            with gr.Column(visible=self.first.picked(kind) == name, elem_classes="sv-knobs", min_width=0) as self.groups[kind, name, advanced]:
+                for knob in shown:
+                    self.knobs[kind, name, knob.name] = component(knob, values[knob.name], f"{self.prefix}-{kind}-{name}-{knob.name}")
+
+    def wire(self) -> None:
+        """Shows what applies after every change. Call once all parts are placed."""
+        inputs = [*self.picks.values(), self.temperature]
+        outputs = [*self.picks.values(), self.note, *self.groups.values(), *self.knobs.values()]
+        self.picks["drafter"].input(self._new_drafter, inputs, outputs, **QUIET)
+        for changed in (self.picks["shape"], self.picks["rule"]):
+            changed.input(self._settle, inputs, outputs, **QUIET)
+        self.temperature.release(self._settle, inputs, outputs, **QUIET)
+
+    def _new_drafter(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
+        """Another drafter brings its own default shape, with the knobs that suit it."""
+        shape = choices.default_shape(drafter)
+        updates = self._settle(drafter, shape, rule, temperature)
+        if shape is not None:
+            values = choices.defaults("shape", shape, drafter)
+            updates |= {part: gr.update(value=values[knob]) for (kind, name, knob), part in self.knobs.items() if (kind, name) == ("shape", shape)}
+        return updates
+
+    def _settle(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
+        choice = choices.settle(drafter, shape, rule, temperature)
+        updates: dict[Any, Any] = {
+            pick: gr.update(value=choice.picked(kind), info=choices.describe(kind, choice.picked(kind)), visible=choice.picked(kind) is not None)
+            for kind, pick in self.picks.items()
+        }
+        updates |= {group: gr.update(visible=choice.picked(kind) == name) for (kind, name, _), group in self.groups.items()}
+        return updates | {self.note: gr.update(value=choice.note, visible=bool(choice.note))}
+
+    @property
+    def inputs(self) -> set[Component]:
+        return {*self.picks.values(), *self.knobs.values(), self.temperature, self.top_p, self.top_k}
+
+    def choice(self, values: Values) -> Choice:
+        """Returns what is chosen, made to fit together."""
+        drafter, shape, rule = (values[pick] for pick in self.picks.values())
+        return choices.settle(drafter, shape, rule, choices.number("temperature", values[self.temperature], float))
+
+    def sampling(self, values: Values, seed: Any) -> Sampling:
+        return choices.make_sampling(values[self.temperature], values[self.top_p], values[self.top_k], seed)
+
+    def knob_values(self, values: Values) -> dict[choices.Key, Any]:
+        return {key: values[part] for key, part in self.knobs.items()}
+
+
+def read_ask(prompt: Prompt, method: Method, values: Values) -> Ask:
+    """Returns the run that the controls describe. Raises BadInput for a value that cannot be used."""
+    return choices.make_ask(
+        method.choice(values), method.knob_values(values), prompt=str(values[prompt.text] or ""),
+        sampling=method.sampling(values, values[prompt.seed]), max_new_tokens=choices.number("max_new_tokens", values[prompt.length], int),
+    )  # fmt: skip

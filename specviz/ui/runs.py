@@ -1,0 +1,94 @@
+"""One run of the page, step by step: wait for the model, warm up, decode, then measure plain decoding. No gradio here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from specviz.analysis.summary import baseline_record
+from specviz.errors import SpecvizError
+from specviz.events import Prefilled, Verified
+from specviz.trace import Trace
+from specviz.ui.engine import Ask, Engine
+
+log = logging.getLogger(__name__)
+RUN_PROBLEMS = (SpecvizError, RuntimeError, ValueError, IndexError, OSError)
+TICK = 0.25  # seconds between two messages while nothing can be drawn
+Stopped = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One moment that the page can show.
+
+    stage    waiting, warming, drafting, plain, done, stopped or failed
+    trace    what was recorded so far; None until the first round is complete, so that the screen keeps what it showed
+    message  one plain sentence
+    """
+
+    stage: str
+    message: str
+    trace: Trace | None = None
+
+    @property
+    def last(self) -> bool:
+        return self.stage in ("done", "stopped", "failed")
+
+
+def play(engine: Engine, ask: Ask, *, plain: bool, stopped: Stopped = lambda: False) -> Iterator[Step]:
+    """Yields the steps of one run; errors end it with a failed step and are never raised. `plain` also measures plain decoding."""
+    trace = Trace()
+    try:
+        yield from _ready(engine, ask, plain, stopped)
+        if stopped():
+            yield Step("stopped", "Stopped before it began.")
+            return
+        for event in trace.record(engine.events(ask, stopped=stopped)):
+            if isinstance(event, Verified):
+                yield Step("drafting", f"Round {event.round + 1}: {len(trace.emitted())} of at most {ask.max_new_tokens} tokens.", trace)
+            elif isinstance(event, Prefilled):
+                yield Step("drafting", "The prompt is read; drafting begins.")
+        if stopped():
+            yield Step("stopped", "Stopped. What was decoded so far is kept.", _shown(trace))
+            return
+        if plain and ask.spec.drafter != "autoregressive":
+            trace = yield from _with_plain(engine, ask, trace, stopped)
+        yield Step("done", "", trace)
+    except RUN_PROBLEMS as problem:
+        if not isinstance(problem, SpecvizError):
+            log.exception("a run failed")
+        yield Step("failed", str(problem) or type(problem).__name__, _shown(trace))
+
+
+def _ready(engine: Engine, ask: Ask, plain: bool, stopped: Stopped) -> Iterator[Step]:
+    """Waits for the model and warms up what will be timed."""
+    while not engine.wait(TICK).settled and not stopped():
+        yield Step("waiting", f"{engine.state.text} The run starts as soon as the model is there.")
+    if stopped():
+        return
+    engine.encode(ask)  # refuses a bad prompt before anything runs
+    yield Step("warming", "Warming up.")
+    engine.warm_up(ask)
+    if plain:
+        engine.warm_up(ask.plain())
+
+
+def _with_plain(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Iterator[Step]:
+    """Decodes the same prompt plainly, with the same seed, and returns the trace with that measured baseline."""
+    baseline, shown = Trace(), 0.0
+    finished = trace.finished()
+    limit = len(finished.tokens) if finished is not None else ask.max_new_tokens
+    for _ in baseline.record(engine.events(ask.plain(), detail=False, stopped=stopped)):
+        if time.monotonic() - shown > TICK:
+            shown = time.monotonic()
+            yield Step("plain", f"Now the same prompt and seed by plain decoding, to compare: {len(baseline.emitted())} of about {limit} tokens.", trace)
+    if stopped():
+        return trace
+    return trace.with_baseline(baseline_record(baseline))
+
+
+def _shown(trace: Trace) -> Trace | None:
+    """A recording without a complete round is not worth replacing what is on screen."""
+    return trace if any(isinstance(event, Verified) for event in trace.events) else None

@@ -1,0 +1,14 @@
+"""The player: token strip, candidate tree, round ribbon and why-panel of one run, drawn in the browser from a view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+
+class Player(gr.HTML):
+    """Draws a view (`specviz.ui.view`) and lets people scrub, select and read it, without calls to the server."""
+
+    def __init__(self, value: dict[str, Any] | None = None, *, compact: bool = False, **options: Any) -> None:
+        super().__init__(value, html_template='<div class="specviz-player"></div>', js_on_load="// trigger('round_select') trigger('node_select')", compact=compact, **options)
