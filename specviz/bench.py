@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -19,7 +19,7 @@ from specviz.drafters.base import Drafter
 from specviz.events import Drafted
 from specviz.prompts import Prompt
 from specviz.registry import Bound
-from specviz.sampling import Sampling, keyed, warp
+from specviz.sampling import Sampling, Uniform, warp
 from specviz.target import Target
 from specviz.trace import Trace
 
@@ -32,7 +32,7 @@ class Plan:
     """How a bench decodes: the same for every drafter and for the baseline. `raw` leaves out the chat template."""
 
     rule: Bound
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     max_new_tokens: int = 128
     raw: bool = False
 
@@ -107,7 +107,7 @@ def measure_gap(target: Target, ids: Sequence[int], difference: Difference, samp
         if here is None:
             return known
         edges = warp(logits[None], sampling)[0].cumsum(-1)
-        u = keyed(sampling.seed)(len(ids), "token")
+        u = Uniform(sampling.seed)(len(ids), "token")
         low, high = (float(edges[here - 1]) if here else 0.0), float(edges[here])
         return replace(known, gap=min(abs(u - low), abs(high - u)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -12,12 +13,12 @@ from specviz.acceptance.base import is_greedy_only
 from specviz.cache import TreeCache
 from specviz.clock import Clock
 from specviz.drafters.base import Drafter, Feedback
-from specviz.errors import BadInput, SpecvizError
+from specviz.errors import BadInput
 from specviz.events import Event, Finished, Prefilled, Verified
 from specviz.evidence import Evidence
 from specviz.record import Recorder, describe_run
 from specviz.registry import Bound
-from specviz.sampling import Sampling, Uniform, keyed
+from specviz.sampling import Sampling, Uniform
 from specviz.shapes.base import MAX_NODES
 from specviz.target import Target
 from specviz.tree import TokenTree
@@ -100,16 +101,17 @@ def decode(
     """
     rows = _rows(target, rule, requests, max_new_tokens, sampling)
     cache = target.new_cache(len(rows), max(row.prompt + row.limit for row in rows) + MAX_NODES)
-    run = _Run(target, drafter, rule, sampling, keyed(sampling.seed), cache, clock or Clock(target.device), Recorder(target, detail))
+    run = _Run(target, drafter, rule, sampling, Uniform(sampling.seed), cache, clock or Clock(target.device), Recorder(target, detail))
     meta, start = describe_run(target, drafter, rule, sampling), time.perf_counter()
     for row, request in zip(rows, requests, strict=True):
         yield run.recorder.started(row.index, request.prompt, request.ids, max_new_tokens, meta)
     try:
         yield from _rounds(run, rows, stopped)
-    except (SpecvizError, RuntimeError, ValueError, IndexError) as problem:
+    except Exception as problem:
         for row in rows:
+            message = "" if row.reason else str(problem) or type(problem).__name__
             row.reason = row.reason or "error"
-            yield _finished(run, row, time.perf_counter() - start, str(problem))
+            yield _finished(run, row, time.perf_counter() - start, message)
         raise
     for row in rows:
         yield _finished(run, row, time.perf_counter() - start)
@@ -121,35 +123,32 @@ def _rounds(run: _Run, rows: list[Row], stopped: Callable[[], bool]) -> Iterator
         feedback, prefilled = _prefill(run, row)
         seen.append(feedback)
         yield prefilled
-    flow = None
-    try:
-        while active := [row for row in rows if not row.reason]:
+    seen = [feedback for feedback in seen if not rows[feedback.row].reason]
+    with closing(run.drafter.draft(seen)) as flow:
+        started = False
+        while active := [rows[feedback.row] for feedback in seen]:
             if stopped():
                 for row in active:
                     row.reason = "stopped"
                 return
-            seen = [feedback for feedback in seen if not rows[feedback.row].reason]
             with run.clock.phase("draft"):
-                if flow is None:
-                    flow = run.drafter.draft(seen)
-                    trees = next(flow)
-                else:
-                    trees = flow.send(seen)
-            drafting = _share(run.clock.take(), len(active))
+                trees = flow.send(seen) if started else next(flow)
+                _check(run.target, active, trees)
+            started, shared = True, _share(run.clock.take(), len(active))
             if run.recorder.detail:
                 for row, tree in zip(active, trees, strict=True):
-                    yield run.recorder.drafted(row.index, row.rounds, tree, run.drafter.name, drafting)
+                    with run.clock.phase("record"):
+                        drafted = run.recorder.drafted(row.index, row.rounds, tree, run.drafter.name, shared)
+                    yield drafted
             with run.clock.phase("verify"):
                 output = run.target.forward(trees, run.cache, [row.index for row in active], run.drafter.taps)
-            shared, seen = drafting | _share(run.clock.take(), len(active)), []
+            shared, seen = _sum(shared, _share(run.clock.take(), len(active))), []
             for place, (row, tree) in enumerate(zip(active, trees, strict=True)):
                 hidden = {tap: states[place] for tap, states in output.hidden.items()}
                 feedback, verified = _judge(run, row, tree, output.logits[place], hidden)
-                seen.append(feedback)
-                yield replace(verified, seconds=row.charge(shared | run.clock.take()))
-    finally:
-        if flow is not None:
-            flow.close()
+                if not row.reason:
+                    seen.append(feedback)
+                yield replace(verified, seconds=row.charge(_sum(shared, run.clock.take())))
 
 
 def _rows(target: Target, rule: Bound, requests: Sequence[Request], max_new_tokens: int, sampling: Sampling) -> list[Row]:
@@ -171,6 +170,18 @@ def _rows(target: Target, rule: Bound, requests: Sequence[Request], max_new_toke
             raise BadInput(f"The prompt has {len(request.ids)} tokens; {target.name} reads at most {target.context}. Shorten it.")
         rows.append(Row(index, list(request.ids), len(request.ids), min(max_new_tokens, free), "length" if max_new_tokens <= free else "context"))
     return rows
+
+
+def _check(target: Target, rows: Sequence[Row], trees: Sequence[TokenTree]) -> None:
+    """Refuses trees that would decode a wrong text without a word."""
+    if len(trees) != len(rows):
+        raise BadInput(f"The drafter gave {len(trees)} trees for {len(rows)} rows; expected one a row.")
+    for row, tree in zip(rows, trees, strict=True):
+        if tree.tokens[0] != row.tokens[-1]:
+            raise BadInput(f"Row {row.index}: the tree's root is token {tree.tokens[0]}, expected the last one emitted, {row.tokens[-1]}.")
+        if not 0 <= min(tree.tokens) <= max(tree.tokens) < target.vocab_size:
+            odd = next(token for token in tree.tokens if not 0 <= token < target.vocab_size)
+            raise BadInput(f"Row {row.index}: the tree holds token {odd}, expected ids from 0 to {target.vocab_size - 1}.")
 
 
 def _prefill(run: _Run, row: Row) -> tuple[Feedback, Prefilled]:
@@ -209,6 +220,10 @@ def _feedback(run: _Run, row: Row, path: tuple[int, ...], hidden: dict[int, torc
 def _share(seconds: dict[str, float], rows: int) -> dict[str, float]:
     """Splits the seconds of a shared phase evenly over the rows that were in it."""
     return {name: value / rows for name, value in seconds.items()}
+
+
+def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one | other}
 
 
 def _finished(run: _Run, row: Row, wall: float, message: str = "") -> Finished:

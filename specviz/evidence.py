@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from specviz.sampling import Sampling, Uniform, draw, temper, warp
+from specviz.sampling import Sampling, Uniform, temper, warp
 from specviz.tree import TokenTree
 
 
@@ -64,7 +64,7 @@ class Evidence:
         """The token that plain decoding with this seed would emit after `node`."""
         if self.sampling.greedy:
             return self.argmax[node]
-        return draw(self.warped(node), self.uniform(self.position_below(node), "token"))
+        return self.uniform.draw(self.warped(node), self.position_below(node), "token")
 
     def probability(self, node: int, token: int) -> float:
         """The warped probability of `token` after `node`."""

@@ -7,7 +7,6 @@ deterministic children gives at T > 0 token for token the text of plain sampling
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -48,17 +47,20 @@ class Sampling:
         return asdict(self)
 
 
-Uniform = Callable[..., float]  # (position, purpose, index = 0) -> [0, 1)
+class Uniform:
+    """All randomness of a run: uniforms in [0, 1) that depend on (seed, position, purpose, index) and nothing else."""
 
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
-def keyed(seed: int) -> Uniform:
-    """Returns uniforms in [0, 1) that depend on (seed, position, purpose, index) and nothing else."""
-
-    def uniform(position: int, purpose: str, index: int = 0) -> float:
-        key = struct.pack("<qqq", seed, position, index) + purpose.encode()
+    def __call__(self, position: int, purpose: str, index: int = 0) -> float:
+        """Returns the uniform of this key."""
+        key = struct.pack("<qqq", self.seed, position, index) + purpose.encode()
         return (int.from_bytes(blake2b(key, digest_size=8).digest(), "little") >> 11) / 2.0**53
 
-    return uniform
+    def draw(self, p: torch.Tensor, position: int, purpose: str, index: int = 0) -> int:
+        """Returns the token that this key's uniform draws from `p` [vocab]."""
+        return draw(p, self(position, purpose, index))
 
 
 def temper(logits: torch.Tensor, temperature: float) -> torch.Tensor:

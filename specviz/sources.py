@@ -209,21 +209,22 @@ def _convert(gguf: Path, out: Path, report: Progress) -> Path:
     model = LlamaForCausalLM(LlamaConfig(**record))
     model.load_state_dict(source.state_dict())
     model.save_pretrained(out)
-    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
-    repair_digits(tokenizer)
-    tokenizer.save_pretrained(out)
+    repaired(AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)).save_pretrained(out)
     return out
 
 
-def repair_digits(tokenizer: Any) -> None:
-    """Restores digit splitting, which transformers' GGUF route loses ("\\n\\n1." must encode as one newline pair, 1, full stop).
+def repaired(tokenizer: Any) -> Any:
+    """Returns the default target's tokenizer with what transformers' GGUF route loses or, depending on its release, gets wrong.
 
-    The other parts are set as well, because what that route makes of them changes from release to release.
+    Lost is digit splitting ("\\n\\n1." must encode as one newline pair, 1, full stop); 5.17 takes <|im_start|> for the end token.
     """
     from tokenizers.decoders import ByteLevel as ByteLevelDecoder
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+    from transformers import PreTrainedTokenizerFast
 
     backend = tokenizer.backend_tokenizer
     backend.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True)])
     backend.decoder, backend.normalizer = ByteLevelDecoder(), None
     backend.model.unk_token, backend.model.fuse_unk, backend.model.byte_fallback = None, False, False
+    special = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>", "unk_token": "<|endoftext|>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=tokenizer.chat_template, clean_up_tokenization_spaces=False, **special)

@@ -37,6 +37,8 @@ def _reason(config: Any, text: Any) -> str | None:
         return f"it attends through a sliding window of {text.sliding_window} tokens"
     elif getattr(text, "attention_chunk_size", None):
         return f"it attends in chunks of {text.attention_chunk_size} tokens"
+    if "local" in (getattr(text, "attention_layers", None) or ()):
+        return "it has layers of local attention"
     if getattr(text, "num_kv_shared_layers", 0):
         return "some layers share keys and values"
     if getattr(text, "alibi", False):
@@ -49,9 +51,10 @@ def _position_reason(text: Any) -> str | None:
     if kind in _NO_ROTARY:
         return "it has no rotary positions (recurrent state or position biases)"
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    name = rope.get("rope_type", rope.get("type")) if isinstance(rope, dict) else None
-    if name in _LENGTH_DEPENDENT_ROPE:
-        return f"its {name!r} rotary positions change with the length of the text"
+    for one in (rope, *rope.values()):  # some models keep one record per layer type
+        name = one.get("rope_type", one.get("type")) if isinstance(one, dict) else None
+        if name in _LENGTH_DEPENDENT_ROPE:
+            return f"its {name!r} rotary positions change with the length of the text"
     return None
 
 

@@ -86,7 +86,10 @@ class Target:
         stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
         notes += (f"Verification uses torch's stock linear layers, which makes trees dearer: {stock}.",) if stock else ()
         target = cls(model, tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=_name(model.dtype)), notes)
-        target.self_check()
+        try:
+            target.self_check()
+        except (RuntimeError, IndexError) as problem:
+            raise UnsupportedModel(f"{name} could not verify a small tree: {problem}") from problem
         return target
 
     def new_cache(self, batch: int, capacity: int) -> TreeCache:

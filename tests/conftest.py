@@ -10,6 +10,7 @@ real_model        the default target; skips where its weights are absent
 
 from __future__ import annotations
 
+import json
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -147,3 +148,9 @@ def real_model() -> Target:
     if not weights.exists():
         pytest.skip(f"the default target's weights are not at {weights.parent.name}/{weights.name} (run `make weights`)")
     return Target.load()
+
+
+@pytest.fixture(scope="session")
+def prompts() -> list[str]:
+    """Forty short prompts of this project's own."""
+    return [json.loads(line)["prompt"] for line in (Path(__file__).parent / "data" / "prompts.jsonl").read_text().splitlines()]

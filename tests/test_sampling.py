@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specviz.errors import BadInput
-from specviz.sampling import Sampling, draw, keyed, temper, warp
+from specviz.sampling import Sampling, Uniform, draw, temper, warp
 
 LOGITS = torch.randn(6, 500, generator=torch.Generator().manual_seed(3)) * 3
 
@@ -61,15 +61,15 @@ def test_temper_is_the_softmax_at_a_temperature_and_of_the_raw_logits_at_zero():
 
 
 def test_uniforms_depend_on_their_key_alone():
-    u = keyed(5)
-    assert u(10, "token") == keyed(5)(10, "token") == u(10, "token", 0)
-    others = {keyed(6)(10, "token"), u(11, "token"), u(10, "accept"), u(10, "token", 1), u(10, "token")}
+    u = Uniform(5)
+    assert u(10, "token") == Uniform(5)(10, "token") == u(10, "token", 0)
+    others = {Uniform(6)(10, "token"), u(11, "token"), u(10, "accept"), u(10, "token", 1), u(10, "token")}
     assert len(others) == 5
     assert all(0.0 <= v < 1.0 for v in others)
 
 
 def test_uniforms_are_uniform():
-    values = torch.tensor([keyed(seed)(position, "token") for seed in range(20) for position in range(500)])
+    values = torch.tensor([Uniform(seed)(position, "token") for seed in range(20) for position in range(500)])
     counts = torch.histc(values, 20, 0.0, 1.0)
     assert float(((counts - 500) ** 2 / 500).sum()) < 50  # chi-square, 19 degrees of freedom: 1e-4
 

@@ -1,12 +1,14 @@
-"""Random trees, and the slow obvious way to get the logits at their nodes."""
+"""Random trees, the slow obvious way to get the logits at their nodes, and evidence made by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import torch
 
+from specviz.evidence import Evidence
+from specviz.sampling import Sampling, Uniform
 from specviz.target import Target
 from specviz.tree import TokenTree
 
@@ -42,3 +44,21 @@ def plain_logits(target: Target, prefix: Sequence[int], tree: TokenTree, batch: 
         logits = target.model(input_ids=ids, use_cache=False).logits
         out += [logits[i, len(path) - 1] for i, path in enumerate(group)]
     return torch.stack(out)
+
+
+class Scripted(Uniform):
+    """Uniforms written down by a test; asking for one that is not there is an error."""
+
+    def __init__(self, values: Mapping[tuple[int, str, int], float]) -> None:
+        super().__init__(0)
+        self.values = values
+
+    def __call__(self, position: int, purpose: str, index: int = 0) -> float:
+        return self.values[position, purpose, index]
+
+
+def evidence_of(tree: TokenTree, rows: Mapping[int, Sequence[float]], temperature: float = 1.0, uniforms: Mapping | None = None, **sampling: float) -> Evidence:
+    """Returns evidence in which the target gives `rows[node]` after a node (uniform where nothing is said); the root is at position 0."""
+    width = len(next(iter(rows.values())))
+    table = torch.tensor([rows.get(node, [1.0 / width] * width) for node in range(len(tree))], dtype=torch.float64)
+    return Evidence(tree, table.log(), Sampling(temperature, **sampling), Scripted(uniforms or {}), 0)

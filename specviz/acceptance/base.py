@@ -72,7 +72,7 @@ def follow_choice(tree: TokenTree, evidence: Evidence, reasons: tuple[str, str])
     This is exact for deterministic children at any temperature: the choice is one draw x ~ p, and a child is accepted iff it is x
     (equal to testing siblings in order against the renormalised rest). `reasons` name acceptance and rejection.
     """
-    node, path, tests = 0, [], []
+    node, path, tests = 0, list[int](), list[Test]()
     while True:
         wanted, below = evidence.choice(node), -1
         u = None if evidence.sampling.greedy else evidence.uniform(evidence.position_below(node), "token")

@@ -4,7 +4,6 @@ import torch
 
 from specviz.acceptance.base import ACCEPTED, REJECTED, Test, Verdict, follow_choice
 from specviz.evidence import Evidence
-from specviz.sampling import draw
 from specviz.tree import Draw, TokenTree
 
 lossless = True
@@ -20,44 +19,47 @@ def rejection(tree: TokenTree, evidence: Evidence) -> Verdict:
     if evidence.sampling.greedy or not tree.draws:
         return follow_choice(tree, evidence, ("argmax", "not_argmax") if evidence.sampling.greedy else ("drawn", "not_drawn"))
     draws = {draw.parent: draw for draw in tree.draws}
-    node, path, tests = 0, [], []
+    node, path, tests = 0, list[int](), list[Test]()
     while True:
         below, residual, group = _test_children(tree, evidence, node, draws.get(node))
         tests += group
         if below < 0:
-            position = evidence.position_below(node)
-            source = "residual" if any(test.q is not None for test in group) else "target"
-            return Verdict(tuple(path), draw(residual, evidence.uniform(position, "token")), tuple(tests), source)
+            bonus = evidence.uniform.draw(residual, evidence.position_below(node), "token")
+            return Verdict(tuple(path), bonus, tuple(tests), "residual" if group else "target")
         path.append(below)
         node = below
 
 
 def _test_children(tree: TokenTree, evidence: Evidence, node: int, group: Draw | None) -> tuple[int, torch.Tensor, list[Test]]:
     """Tests the children of an accepted node in order; returns (accepted child or -1, what is left of p, the tests)."""
-    residual, tests = evidence.warped(node).clone(), []
-    q = None if group is None else group.q.to(residual.device).clone()
-    position = evidence.position_below(node)
+    residual, tests = evidence.warped(node), list[Test]()
+    q = None if group is None else group.q.to(residual.device)
     for place, child in enumerate(tree.children[node]):
         token = tree.tokens[child]
-        sampled = group is not None and child in group.children
-        p_left, p = float(residual[token]), evidence.probability(node, token)
-        q_left = float(q[token]) if sampled and q is not None else 1.0
+        draft = q if group is not None and child in group.children else None  # None: a deterministic child
+        p_left, q_left = float(residual[token]), 1.0 if draft is None else float(draft[token])
         limit = min(1.0, p_left / q_left) if q_left > 0.0 else 0.0
-        u = evidence.uniform(position, "accept", place)
+        u = evidence.uniform(evidence.position_below(node), "accept", place)
         took = u < limit
-        q_full = float(group.q[token]) if sampled and group is not None else None
-        tests.append(Test(child, ACCEPTED if took else REJECTED, "below_limit" if took else "above_limit", p, q_full, p_left, q_left if sampled else None, limit, u))
+        tests.append(
+            Test(
+                child, ACCEPTED if took else REJECTED, "below_limit" if took else "above_limit", evidence.probability(node, token),
+                None if draft is None or group is None else float(group.q[token]), p_left, None if draft is None else q_left, limit, u,
+            )
+        )  # fmt: skip
         if took:
             return child, residual, tests
-        if sampled and q is not None and group is not None:
-            residual = _normalise((residual - q).clamp_min(0.0), residual)
-            if not group.replace:  # the next sibling was drawn from q without this token
-                q[token] = 0.0
-                q = _normalise(q, q)
+        if draft is None or group is None:
+            residual = _without(residual, token)
         else:
-            residual = residual.index_fill(0, torch.tensor([token], device=residual.device), 0.0)
-            residual = _normalise(residual, evidence.warped(node))
+            residual = _normalise((residual - draft).clamp_min(0.0), residual)
+            q = draft if group.replace else _without(draft, token)  # the next sibling was drawn from q without this token
     return -1, residual, tests
+
+
+def _without(p: torch.Tensor, token: int) -> torch.Tensor:
+    """Returns p with `token` ruled out, renormalised."""
+    return _normalise(p.index_fill(0, torch.tensor([token], device=p.device), 0.0), p)
 
 
 def _normalise(p: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:

@@ -49,6 +49,11 @@ class Case:
         """True when the distribution that the rule reads is not the model's own."""
         return self.sampling.get("temperature") != 1.0 or self.sampling.get("top_p", 1.0) != 1.0 or bool(self.sampling.get("top_k"))
 
+    @property
+    def follows_choice(self) -> bool:
+        """True when a candidate is accepted exactly if it is the target's own token (see acceptance.base.follow_choice)."""
+        return bool(self.verified.wanted) and (self.greedy or any(reason in ("drawn", "not_drawn") for reason in self.verified.tests.get("reason", ())))
+
     @cached_property
     def tests(self) -> dict[int, dict[str, Any]]:
         """What the rule recorded, by node."""

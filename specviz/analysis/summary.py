@@ -37,7 +37,7 @@ class Summary:
     accepted_draft_tokens: int = 0
     spec_tokens: int = 0
     acceptance_histogram: tuple[int, ...] = ()
-    by_depth: DepthAcceptance = DepthAcceptance()
+    by_depth: DepthAcceptance = field(default_factory=DepthAcceptance)
     seconds: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
@@ -171,10 +171,10 @@ def baseline_of(trace: Trace, row: int = 0) -> Baseline | None:
     record = end.baseline if end else None
     if record is None:
         return None
-    seconds, times, ids = record.get("seconds"), record.get("times") or (), record.get("token_ids") or ()
-    tokens = record.get("tokens")
-    fits = isinstance(tokens, int) and isinstance(seconds, Mapping) and all(map(_number, seconds.values()))
-    if not fits or not isinstance(times, (list, tuple)) or not all(map(_number, times)) or not isinstance(ids, (list, tuple)):
+    tokens, seconds = record.get("tokens"), record.get("seconds")
+    times, ids = record.get("times") or (), record.get("token_ids") or ()
+    lists = isinstance(times, (list, tuple)) and isinstance(ids, (list, tuple)) and all(map(_number, times))
+    if not isinstance(tokens, int) or not isinstance(seconds, Mapping) or not all(map(_number, seconds.values())) or not lists:
         raise BadFile("The trace's baseline is damaged. Expected whole `tokens`, `seconds` by phase and a list of `times`.")
     return Baseline(tokens, dict(seconds), tuple(times), tuple(ids))
 

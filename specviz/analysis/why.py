@@ -51,8 +51,8 @@ def _unreached(case: Case, node: int) -> Why:
     fell = fate.get(case.verdict(top), "was not accepted")
     more = ["The target computed its probability all the same, in the same forward pass."]
     parent = case.drafted.parents[node]
-    if case.greedy and case.verified.wanted[parent] == case.drafted.tokens[node]:
-        more.append("Had the text come this far, it would have been accepted: it is the target's first choice here.")
+    if case.follows_choice and case.verified.wanted[parent] == case.drafted.tokens[node]:
+        more.append("Had the text come this far, it would have been accepted: it is the token that the target wanted here.")
     if case.verdict(top) in ("root", "accepted"):
         return Why("unreached", f"Never reached: rule {case.rule_name} did not come to it.", tuple(more))
     return Why("unreached", f"Never reached: {case.node(top)} above it {fell}, so nothing below that can be used.", tuple(more))
@@ -132,19 +132,19 @@ def _above_limit(case: Case, node: int) -> Why:
 def _typical(case: Case, node: int) -> Why:
     p, limit = apart(case.tests[node]["p"], case.tests[node]["limit"])
     more = "The limit is min(epsilon, delta · exp(-H)): the less sure the target is, the lower. Nothing is drawn, so this rule changes the distribution of the text."
-    return Why("accepted", f"Accepted: p = {p} is above the limit {limit}, and no other path is better.", (more,))
+    return Why("accepted", f"Accepted: its p = {p} is above the limit {limit}, and no other path is better.", (more,))
 
 
 def _below_typical_limit(case: Case, node: int) -> Why:
     p, limit = apart(case.tests[node]["p"], case.tests[node]["limit"])
     more = "The limit is min(epsilon, delta · exp(-H)): the surer the target is, the more it asks for."
-    return Why("rejected", f"Rejected: p = {p} is not above the limit {limit}.", (more,))
+    return Why("rejected", f"Rejected: its p = {p} is not above the limit {limit}.", (more,))
 
 
 def _longer_path_won(case: Case, node: int) -> Why:
     p, limit = apart(case.tests[node]["p"], case.tests[node]["limit"])
     more = "Only one path can be written: the longest one, and among equals the one with the largest summed log p."
-    return Why("passed_not_chosen", f"Passed, but not chosen: p = {p} is above the limit {limit}, yet another path is longer or likelier.", (more,))
+    return Why("passed_not_chosen", f"Passed, but not chosen: its p = {p} is above the limit {limit}, yet another path is longer or likelier.", (more,))
 
 
 def _other_rule(case: Case, node: int) -> Why:
@@ -205,10 +205,10 @@ def why_pruned(case: Case, place: int) -> Why:
     """Returns why a drafted candidate never reached the target; `place` indexes `Drafted.pruned`."""
     token, parent, _ = case.drafted.pruned[place]
     headline = "Cut before verification: its path score was not among the best that the tree had room for."
-    if parent < 0 or not case.verified.wanted or case.verified.wanted[parent] != token:
+    if parent < 0 or not case.follows_choice or case.verified.wanted[parent] != token:
         return Why("pruned", headline, ("The target never saw it.",))
-    gain = "a larger tree would have gained it" if parent == case.end else "but that place was never reached"
-    return Why("pruned", headline, (f"It is what the target wanted there: {gain}.",))
+    gain = ", so a larger tree would have gained it" if parent == case.end else ", but that place was never reached"
+    return Why("pruned", headline, (f"It is what the target wanted there{gain}.",))
 
 
 def why_first(first: Prefilled, strings: Mapping[int, str]) -> Why:

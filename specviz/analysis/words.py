@@ -33,11 +33,12 @@ def probability(value: float) -> str:
 
 
 def apart(a: float, b: float) -> tuple[str, str]:
-    """Returns both numbers with the fewest digits, at least two, that show which one is larger."""
+    """Returns both numbers with the fewest digits, at least two, that show which one is larger; none that is not 0 as 0."""
     for digits in range(2, 16):
         pair = f"{a:.{digits}f}", f"{b:.{digits}f}"
         if pair[0] != pair[1] or a == b:
-            return pair
+            first, second = (probability(value) if value in (0.0, 1.0) or not float(text) else text for text, value in zip(pair, (a, b), strict=True))
+            return first, second
     return repr(a), repr(b)
 
 

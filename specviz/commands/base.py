@@ -81,19 +81,25 @@ def load_target(args: argparse.Namespace, log: Console) -> Target:
     settings = Settings.from_env()
     name = args.target or settings.target
     with log.status(f"loading {name}"):
-        import torch
         from transformers.utils import logging
 
         from specviz.target import Target
 
         logging.disable_progress_bar()
-        if args.threads:
-            torch.set_num_threads(args.threads)
+        use_threads(args.threads)
         dtype = args.dtype or settings.dtype
         target = Target.load(name, args.device or settings.device, None if dtype in ("auto", "") else dtype)
     for note in target.notes:
         log.print(note, markup=False, style="yellow")
     return target
+
+
+def use_threads(count: int | None) -> None:
+    """Sets how many CPU threads torch uses; None leaves its own choice."""
+    if count:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def sampling_of(args: argparse.Namespace) -> Sampling:

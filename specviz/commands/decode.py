@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         with stop_on_interrupt() as stopped:
             job = _Job(target, rule, prompt, ids, sampling, args.max_new_tokens, stopped)
             trace = _recorded(job, drafter, None if args.json else out)
-            compared = {}
+            compared: dict[str, Any] = {}
             if args.baseline and not stopped():
                 with log.status("decoding plainly, to compare"):
                     trace, compared = _with_baseline(job, trace)
@@ -85,7 +85,10 @@ def spec_of(args: argparse.Namespace) -> Spec:
     if args.shape and spec.shape and args.shape != spec.shape:
         raise BadInput(f"--shape {args.shape} and --drafter {args.drafter} name two shapes. Give one.")
     spec = replace(
-        spec, shape=args.shape or spec.shape, drafter_knobs={**spec.drafter_knobs, **args.knobs["drafter"]}, shape_knobs={**spec.shape_knobs, **args.knobs["shape"]}
+        spec,
+        shape=args.shape or spec.shape,
+        drafter_knobs={**spec.drafter_knobs, **args.knobs["drafter"]},
+        shape_knobs={**spec.shape_knobs, **args.knobs["shape"]},
     )
     return check_spec(spec)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,9 @@ def run(args: argparse.Namespace) -> int:
     """Shows a progress bar on stderr; prints the folder."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from transformers.utils import logging
-
     from specviz.sources import fetch_default, install_default
 
-    logging.disable_progress_bar()  # one bar is enough
+    os.environ.setdefault("TQDM_DISABLE", "1")  # one bar is enough; read when transformers is imported, later
     out, log = consoles()
     with Progress(TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(), console=log) as bar:
         show = partial(_show, bar, bar.add_task("fetching", total=1.0))

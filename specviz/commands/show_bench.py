@@ -18,12 +18,14 @@ def bench_table(record: Mapping[str, Any]) -> Table:
     """Returns one row a drafter, the baseline first."""
     meta, baseline = record["meta"], record["baseline"]
     sampling = meta["sampling"]
-    table = grid(f"{meta['prompts']['count']} prompts, {meta['max_new_tokens']} new tokens, T = {sampling['temperature']:g}, rule {meta['rule']['name']}, {meta['dtype']}")
-    table.add_column("drafter", overflow="fold")
-    for name in ("tau", "tokens/s", "speed-up", "equal", *(f"depth {d}" for d in range(1, SHOWN_DEPTHS + 1)), "draft ms", "verify ms"):
-        table.add_column(name, justify="right")
-    plain_ms = [milliseconds(baseline["seconds"].get(name, 0.0) / baseline["rounds"] if baseline["rounds"] else None) for name in ("draft", "verify")]
-    cells = [baseline["name"], number(baseline["mean_acceptance_length"]), number(baseline["tokens_per_second"], 1), "1.00", *[""] * (1 + SHOWN_DEPTHS), *plain_ms]
+    table = grid(
+        f"{meta['prompts']['count']} prompts, {meta['max_new_tokens']} new tokens, T = {sampling['temperature']:g}, rule {meta['rule']['name']}, {meta['dtype']}"
+    )
+    table.add_column("drafter", overflow="fold", ratio=1)
+    for name in ("tau", "tokens/s", "speed-up", "equal", "by depth %", "draft ms", "verify ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    plain = [milliseconds(baseline["seconds"].get(name, 0.0) / baseline["rounds"] if baseline["rounds"] else None) for name in ("draft", "verify")]
+    cells = [baseline["name"], number(baseline["mean_acceptance_length"]), number(baseline["tokens_per_second"], 1), "1.00", "", "", *plain]
     table.add_row(*(Text(cell, FAINT) for cell in cells))
     for entry in record["drafters"]:
         table.add_row(*_row(entry))
@@ -31,10 +33,18 @@ def bench_table(record: Mapping[str, Any]) -> Table:
 
 
 def _row(entry: Mapping[str, Any]) -> list[str]:
-    depths, rounds = entry["acceptance_by_depth"]["conditional"], entry["target_forwards"]
-    shown = [percent(depths[place]) if place < len(depths) else "" for place in range(SHOWN_DEPTHS)]
+    rounds, depths = entry["target_forwards"], entry["acceptance_by_depth"]["conditional"][:SHOWN_DEPTHS]
+    shown = " ".join("–" if share is None else f"{100 * share:.0f}" for share in depths)
     each = [milliseconds(entry["seconds"].get(name, 0.0) / rounds if rounds else None) for name in ("draft", "verify")]
-    return [entry["name"], number(entry["tau"]), number(entry["tokens_per_second"], 1), number(entry["speedup"]), percent(entry["equal_to_baseline"]), *shown, *each]
+    return [
+        entry["name"],
+        number(entry["tau"]),
+        number(entry["tokens_per_second"], 1),
+        number(entry["speedup"]),
+        percent(entry["equal_to_baseline"]),
+        shown,
+        *each,
+    ]
 
 
 def task_table(record: Mapping[str, Any]) -> Table:
@@ -52,7 +62,7 @@ def task_table(record: Mapping[str, Any]) -> Table:
 
 def bench_remarks(record: Mapping[str, Any]) -> Iterator[str]:
     """Yields the lines below the tables: definitions in short, why a share is missing, and each difference with how close it was."""
-    yield "tau: tokens per target forward, the bonus token included, prefill excluded. depth: share accepted, given that the parent was. ms: per round."
+    yield "tau: tokens per target forward, the bonus token included, prefill excluded. by depth: share accepted at depth 1, 2, ..., given that the parent was. ms: per round."
     for entry in record["drafters"]:
         if entry["why_not_comparable"]:
             yield f"{entry['name']}: no share of equal texts, as {entry['why_not_comparable']}."

@@ -8,15 +8,20 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from specviz.drafters.base import Feedback
 from specviz.errors import BadFile, Missing
-from specviz.sources import Fingerprint
+from specviz.packed import PackedLinear, multiply, pack, packable
+from specviz.shapes.base import Sampler
+from specviz.sources import Fingerprint, models_dir
+
+if TYPE_CHECKING:
+    from specviz.target import Target
 
 CONFIG, WEIGHTS, VOCABULARY = "config.json", "model.safetensors", "vocabulary"
 
@@ -87,19 +92,52 @@ def fill(module: nn.Module, checkpoint: HeadCheckpoint) -> nn.Module:
 
 def check_fingerprint(config: HeadConfig, target: Fingerprint) -> tuple[str, ...]:
     """Returns what differs between the target a head was trained against and this one, and warns about it; the head still runs."""
-    found = tuple(
-        f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target)
-    )
+    found = tuple(f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target))
     if found:
         text = f"The {config.method} head was trained against another target ({'; '.join(found)}). It runs, but accepts less."
         warnings.warn(text, UserWarning, stacklevel=2)
     return found
 
 
-def draft_rows(output_embeddings: nn.Module, vocabulary: Tensor) -> Tensor:
+def draft_rows(output_embeddings: Any, vocabulary: Tensor) -> Tensor:
     """Returns the target's own LM-head rows of the draft vocabulary `[draft vocab, hidden]`, not trained and never saved."""
     weight = output_embeddings.weight
     highest = int(vocabulary.max())
     if highest >= weight.shape[0]:
         raise BadFile(f"The draft vocabulary names token {highest}, but the target has {weight.shape[0]}. The head belongs to another model.")
-    return weight.detach()[vocabulary.to(weight.device)].contiguous()
+    rows: Tensor = weight.detach()[vocabulary.to(weight.device)].contiguous()
+    return rows
+
+
+class DraftRows:
+    """The LM head of a draft: the target's own rows of the draft vocabulary, repacked on a CPU where that is possible."""
+
+    def __init__(self, target: Target, vocabulary: Tensor) -> None:
+        self.weight = draft_rows(target.model.get_output_embeddings(), vocabulary)
+        self.vocabulary = vocabulary.to(self.weight.device)
+        self._packed = pack(self.weight) if packable(target.model) is None else None
+
+    def log_q(self, hidden: Tensor) -> Tensor:
+        """Returns the draft's unwarped log-softmax `[rows, draft vocab]` in fp32 for predicted states `[rows, hidden]`."""
+        logits = hidden @ self.weight.T if self._packed is None else multiply(hidden, self._packed)
+        return logits.float().log_softmax(-1)
+
+
+def pack_layers(module: nn.Module) -> None:
+    """Repacks the linear layers of a small module for few rows at a time, where the target's own layers are repacked too."""
+    if packable(module) is None:
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Linear:
+                setattr(module, name, PackedLinear(child, keep_weight=False))
+
+
+def head_folder(target: Target, method: str, checkpoint: str) -> Path:
+    """Returns the given checkpoint folder, or the one that travels with the project for this target."""
+    return Path(checkpoint).expanduser() if checkpoint else models_dir() / target.name / method
+
+
+def sampler_for(seen: Feedback, children: str, vocab_size: int) -> Sampler | None:
+    """Returns how children are drawn in this round: None for the draft's top k, always so at temperature 0."""
+    if children == "top" or seen.sampling.greedy:
+        return None
+    return Sampler(seen.sampling, seen.uniform, seen.position, vocab_size)

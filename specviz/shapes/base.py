@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specviz.errors import BadInput
-from specviz.sampling import Sampling, Uniform, draw, warp
+from specviz.sampling import Sampling, Uniform, warp
 from specviz.tree import Draw, Pruned, TokenTree, Top
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Growth:
         for place in range(k):
             if not float(left.sum()) > 0.0:
                 break
-            column = draw(left, source.uniform(source.position + self.depths[node] + 1, "draft", node * MAX_NODES + place))
+            column = source.uniform.draw(left, source.position + self.depths[node] + 1, "draft", node * MAX_NODES + place)
             left[column] = 0.0
             token = column if self._vocabulary is None else int(self._vocabulary[column])
             kids.append(self._add(node, token, float(log_q[column])))

@@ -22,6 +22,16 @@ def main() -> None:
     step.add_argument("--run", type=Path)
     step.add_argument("--plan", type=json.loads, default={}, help='JSON, for example {"epochs": 4, "rate": 0.001}')
     step.add_argument("--knobs", type=json.loads, default={}, help='JSON, for example {"unroll": 3}')
+    step = steps.add_parser("distil", help="let the target write training data")
+    step.add_argument("--prompts", type=Path, nargs="*", default=[], help="files that no evaluation uses")
+    step.add_argument("--own", type=int, default=0, help="prompts that the target writes itself")
+    step.add_argument("--out", type=Path, default=Path("runs/distil"))
+    step.add_argument("--seed", type=int, default=0)
+    step = steps.add_parser("report", help="measure a head on held-out records and write its model card")
+    step.add_argument("spec", help="for example eagle@dynamic:nodes=24")
+    step.add_argument("--features", type=Path, required=True)
+    step.add_argument("--limit", type=int)
+    step.add_argument("--no-card", action="store_true")
     given = parser.parse_args()
     if given.step == "capture":
         from specviz.training.features import capture
@@ -31,6 +41,16 @@ def main() -> None:
         from specviz.training.fit import Plan, fit
 
         fit(given.method, given.features, out=given.out, run=given.run, plan=Plan(**given.plan), knobs=given.knobs)
+    elif given.step == "distil":
+        from specviz.target import Target
+        from specviz.training.distil import Writing, distil
+
+        distil(Target.load(), given.prompts, given.out, own=given.own, writing=Writing(seed=given.seed))
+    elif given.step == "report":
+        from specviz.target import Target
+        from specviz.training.report import report
+
+        report(given.spec, given.features, Target.load(), limit=given.limit, card=not given.no_card)
 
 
 if __name__ == "__main__":

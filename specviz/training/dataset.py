@@ -79,7 +79,8 @@ class Dataset:
         self.known[vocabulary] = True
         self._rows = {(n, tap): capture.rows(n, tap) for n in capture.done() for tap in self.taps}
         self._teacher: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.train, self.held_out = [], []
+        self.train: list[Item] = []
+        self.held_out: list[Item] = []
         for item in _items(capture):
             (self.held_out if held_out(item.record, share) else self.train).append(item)
 
@@ -90,7 +91,7 @@ class Dataset:
         for shard in self.capture.done():
             stem = self.capture.folder / f"{shard:04d}-teacher-{key}"
             if not stem.with_suffix(".npz").exists():
-                _write_teacher(stem, self.capture.rows(shard, final), rows)
+                _write_teacher(stem, self.capture.rows(shard, final), self.capture.records(shard), rows)
             found = np.load(stem.with_suffix(".npz"))
             self._teacher[shard] = (found["values"], found["indices"])
 
@@ -141,13 +142,16 @@ def _items(capture: Capture) -> Iterator[Item]:
             row += len(record.ids)
 
 
-def _write_teacher(stem: Path, features: np.ndarray, rows: Tensor) -> None:
-    values, indices = [], []
-    for start in range(0, len(features), 2048):
-        hidden = torch.from_numpy(np.array(features[start : start + 2048], dtype=np.float32))
+def _write_teacher(stem: Path, features: np.ndarray, records: Sequence[Record], rows: Tensor) -> None:
+    """Prompt rows stay zero: nothing is asked about them."""
+    asked = np.concatenate([np.arange(len(r.ids)) >= r.answer_start - 1 for r in records]).nonzero()[0]
+    values = np.zeros((len(features), TOP), np.float16)
+    indices = np.zeros((len(features), TOP), np.int32)
+    for part in np.array_split(asked, max(1, len(asked) // 1024)):
+        hidden = torch.from_numpy(features[part].astype(np.float32))
         top = (hidden @ rows.T).softmax(-1).topk(TOP)
-        values.append((top.values / top.values.sum(-1, keepdim=True)).half().numpy())
-        indices.append(top.indices.int().numpy())
+        values[part] = (top.values / top.values.sum(-1, keepdim=True)).half().numpy()
+        indices[part] = top.indices.int().numpy()
     scratch = stem.with_suffix(".part.npz")
-    np.savez(scratch, values=np.concatenate(values), indices=np.concatenate(indices))
+    np.savez(scratch, values=values, indices=indices)
     scratch.replace(stem.with_suffix(".npz"))

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from specviz.errors import BadFile, Missing
+from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate
 from specviz.training.data import Record, hash_records, read_records
 
@@ -37,11 +38,12 @@ class Capture:
 
     def records(self, shard: int) -> list[Record]:
         """Returns the records of a shard, in the order of its rows."""
-        return [Record(**raw) for raw in json.loads((self.folder / f"{shard:04d}.json").read_text())]
+        return [Record(**raw | {"ids": tuple(raw["ids"])}) for raw in json.loads((self.folder / f"{shard:04d}.json").read_text())]
 
     def rows(self, shard: int, tap: int) -> np.ndarray:
         """Returns a read-only memory map `[tokens of the shard, width]` fp16; records follow each other without padding."""
-        return np.load(self.folder / f"{shard:04d}-tap{tap}.npy", mmap_mode="r")
+        rows: np.ndarray = np.load(self.folder / f"{shard:04d}-tap{tap}.npy", mmap_mode="r")
+        return rows
 
 
 def default_taps(layers: int) -> tuple[int, ...]:
@@ -95,7 +97,9 @@ def capture(
 def _load_decoder(folder: str) -> Any:
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().get_decoder()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    pack_linears(model)  # as in serving; where it cannot be done the stock layers give the same numbers
+    return model.get_decoder()
 
 
 def _begin(records: list[Record], out: Path, target: str, taps: Sequence[int] | None, shards: int) -> Capture:
@@ -132,10 +136,7 @@ def _capture_shard(decoder: Any, found: Capture, shard: int, records: list[Recor
     ordered = [record for batch in batches(records, tokens) for record in batch]
     total = sum(len(r.ids) for r in ordered)
     parts = {tap: found.folder / f"{shard:04d}-tap{tap}.npy" for tap in found.taps}
-    stores = {
-        tap: np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, found.width))
-        for tap, path in parts.items()
-    }
+    stores = {tap: np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, found.width)) for tap, path in parts.items()}
     row = 0
     for batch in batches(records, tokens):
         states = tapped_states(decoder, [record.ids for record in batch], found.taps)

@@ -8,15 +8,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from specviz.errors import BadInput
 from specviz.drafters.heads import HeadConfig, save_head
+from specviz.errors import BadInput
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate, models_dir
 from specviz.training.data import draft_vocabulary
 from specviz.training.dataset import Dataset, Item, shuffled_batches
@@ -113,7 +112,8 @@ def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:
     name = f"specviz.training.methods.{method}"
     if not method.isidentifier() or importlib.util.find_spec(name) is None:
         raise BadInput(f"No training for {method!r}; expected the name of a file in specviz/training/methods.")
-    return importlib.import_module(name).lesson(frozen, **knobs)
+    lesson: Lesson = importlib.import_module(name).lesson(frozen, **knobs)
+    return lesson
 
 
 def _count(lesson: Lesson) -> str:
@@ -151,7 +151,7 @@ class _Loop:
             group["lr"] = rate
         chance = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + self.step)
         self.lesson.module.train()
-        with self._autocast():
+        with self.accelerator.autocast():
             parts = self.lesson.loss(self.dataset.batch(items), chance)
         self.accelerator.backward(parts["loss"])
         self.accelerator.clip_grad_norm_(self.lesson.module.parameters(), self.plan.clip)
@@ -160,14 +160,11 @@ class _Loop:
         self.step += 1
         return {"rate": rate} | {name: float(part.detach()) for name, part in parts.items()}
 
-    def _autocast(self) -> AbstractContextManager:
-        return self.accelerator.autocast()
-
     def measure(self) -> Hits:
         """Returns chain hits over the held-out records that the target wrote greedily."""
         greedy = [item for item in self.dataset.held_out if item.record.temperature == 0] or self.dataset.held_out
         self.lesson.module.eval()
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self.accelerator.autocast():
             found = [self.lesson.hits(self.dataset.batch(b)) for b in shuffled_batches(greedy, 0, self.plan.tokens)]
         return sum(found[1:], found[0])
 

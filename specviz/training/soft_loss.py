@@ -43,4 +43,5 @@ def soft_cross_entropy(hidden: Tensor, rows: Tensor, values: Tensor, indices: Te
     """
     if not hidden.shape[0]:
         return hidden.sum(-1).float()
-    return _SoftCrossEntropy.apply(hidden, rows, values, indices)
+    losses: Tensor = _SoftCrossEntropy.apply(hidden, rows, values, indices)
+    return losses

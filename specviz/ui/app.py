@@ -26,6 +26,11 @@ class App:
     stops: Stops = field(default_factory=Stops)
     downloads: Downloads = field(default_factory=Downloads)
 
+    @property
+    def target_name(self) -> str:
+        """The folder name under models/ that drafters of this target live in."""
+        return Path(self.settings.target).name
+
     def recorded(self) -> dict[str, Path]:
         """Returns the recorded runs that came with the app, by name."""
         return {path.name.removesuffix(".jsonl.gz"): path for path in sorted(self.traces.glob("*.jsonl.gz"))}
@@ -37,4 +42,18 @@ class App:
                 return Trace.load(path)
             except SpecvizError:
                 continue
+        return None
+
+    def first_pair(self) -> tuple[Trace, Trace] | None:
+        """Returns two recorded runs of the same prompt for the compare page, None when there are none."""
+        seen: dict[str, Trace] = {}
+        for path in self.recorded().values():
+            try:
+                trace = Trace.load(path)
+                prompt = trace.started().prompt
+            except SpecvizError:
+                continue
+            if prompt in seen:
+                return seen[prompt], trace
+            seen[prompt] = trace
         return None

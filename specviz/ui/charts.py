@@ -12,7 +12,14 @@ from specviz import plots
 from specviz.registry import discover
 from specviz.trace import Trace
 
+ORDER = ("race", "race_over_time", "histogram", "depth", "time_split")  # plots named here come first
 REDRAW = 0.5  # least seconds between two drawings during a run
+
+
+def found_plots() -> dict[str, Any]:
+    """Returns every discovered plot, in the order of the page."""
+    found = discover(plots)
+    return {name: found[name] for name in sorted(found, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))}
 
 
 class Charts:
@@ -20,10 +27,12 @@ class Charts:
 
     def __init__(self, trace: Trace | None, prefix: str) -> None:
         self.places: dict[str, gr.Plot] = {}
-        with gr.Row(elem_classes="sv-charts"):
-            for name, plot in discover(plots).items():
+        with gr.Row(elem_classes="app-charts"):
+            for name, plot in found_plots().items():
                 value = plot(trace) if trace is not None else None
-                self.places[name] = gr.Plot(value, show_label=False, container=False, min_width=260, elem_id=f"{prefix}-plot-{name}", elem_classes="sv-card sv-chart")
+                self.places[name] = gr.Plot(
+                    value, show_label=False, container=False, min_width=260, elem_id=f"{prefix}-plot-{name}", elem_classes="app-card app-chart"
+                )
 
     def draw(self, trace: Trace) -> dict[Any, Any]:
         """Returns a figure of the trace for every place."""

@@ -50,7 +50,7 @@ def thing(kind: str, name: str) -> Any:
     return known[name]
 
 
-def describe(kind: str, name: str | None) -> str:
+def describe(kind: str, name: str | None, target: str = DEFAULT_TARGET) -> str:
     """Returns the one-line description for the page; a lossy rule says LOSSY in it."""
     if name is None or name not in discover(PACKAGES[kind]):
         return ""
@@ -58,18 +58,14 @@ def describe(kind: str, name: str | None) -> str:
     text = summary(found)
     if kind == "rule" and not is_lossless(found) and "LOSSY" not in text:
         text = f"LOSSY. {text}"
-    if kind == "drafter" and not is_available(name):
-        text += f" No checkpoint in {checkpoint_name(name)} yet."
+    if kind == "drafter" and not is_available(name, target):
+        text += f" No checkpoint in models/{target}/{name} yet."
     return text
 
 
 def takes_shape(drafter: str) -> bool:
     """True when the drafter's tree can be given a shape."""
     return "shape" in inspect.signature(thing("drafter", drafter).__init__).parameters
-
-
-def checkpoint_name(drafter: str, target: str = DEFAULT_TARGET) -> str:
-    return f"models/{target}/{drafter}"
 
 
 def is_available(drafter: str, target: str = DEFAULT_TARGET) -> bool:

@@ -43,18 +43,18 @@ class Prompt:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.text = gr.Textbox(PRESETS[0].prompt, label="Prompt", lines=4, max_lines=8, interactive=True, elem_id=f"{prefix}-prompt", elem_classes="sv-prompt")
-        with gr.Row(elem_classes="sv-presets"):
+        self.text = gr.Textbox(PRESETS[0].prompt, label="Prompt", lines=4, max_lines=8, interactive=True, elem_id=f"{prefix}-prompt", elem_classes="app-prompt")
+        with gr.Row(elem_classes="app-presets"):
             for preset in PRESETS:
-                button = gr.Button(preset.name, size="sm", min_width=0, elem_classes="sv-chip")
+                button = gr.Button(preset.name, size="sm", min_width=0, elem_classes="app-chip")
                 button.click(lambda text=preset.prompt: text, None, self.text, **QUIET)
 
     def add_length(self, settings: Settings) -> None:
         most = settings.max_new_tokens
         self.length = gr.Slider(1, most, min(LENGTH, most), step=1, label="New tokens", interactive=True, buttons=[], elem_id=f"{self.prefix}-length")
-        with gr.Row(elem_classes="sv-seed"):
+        with gr.Row(elem_classes="app-seed"):
             self.seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=SEEDS, interactive=True, min_width=80, elem_id=f"{self.prefix}-seed")
-            shuffle = gr.Button("New seed", size="sm", min_width=0, elem_classes="sv-quiet", elem_id=f"{self.prefix}-new-seed")
+            shuffle = gr.Button("New seed", size="sm", min_width=0, elem_classes="app-quiet", elem_id=f"{self.prefix}-new-seed")
         shuffle.click(lambda: random.randrange(SEEDS), None, self.seed, **QUIET)
 
     @property
@@ -65,25 +65,48 @@ class Prompt:
 class Method:
     """Drafter, tree shape, acceptance rule and temperature, with the knobs of what is chosen and no others."""
 
-    def __init__(self, first: Choice, prefix: str) -> None:
-        self.prefix, self.first = prefix, first
+    def __init__(self, target: str, prefix: str) -> None:
+        self.prefix, self.target, self.first = prefix, target, choices.first_choice(target)
+        first = self.first
         self.knobs: dict[choices.Key, Component] = {}
         self.groups: dict[tuple[str, str, bool], gr.Column] = {}
         self.picks: dict[str, gr.Dropdown] = {}
         labels = {"drafter": "Drafter", "shape": "Tree shape", "rule": "Acceptance rule"}
         for kind in KINDS:
             self.picks[kind] = gr.Dropdown(
-                list(choices.names(kind)), value=first.picked(kind), label=labels[kind], info=choices.describe(kind, first.picked(kind)),
+                list(choices.names(kind)), value=first.picked(kind), label=labels[kind], info=choices.describe(kind, first.picked(kind), target),
                 visible=first.picked(kind) is not None, interactive=True, filterable=False, elem_id=f"{prefix}-{kind}",
             )  # fmt: skip
             self._add_groups(kind, advanced=False)
-        self.temperature = gr.Slider(0, 2, 0, step=0.05, label="Temperature", info="0 takes the most likely token every time.", interactive=True, buttons=[], elem_id=f"{prefix}-temperature")
-        self.note = gr.HTML("", elem_id=f"{prefix}-note", elem_classes="sv-note", visible=False)
+        self.temperature = gr.Slider(
+            0,
+            2,
+            0,
+            step=0.05,
+            label="Temperature",
+            info="0 takes the most likely token every time.",
+            interactive=True,
+            buttons=[],
+            elem_id=f"{prefix}-temperature",
+        )
+        self.note = gr.HTML("", elem_id=f"{prefix}-note", elem_classes="app-note", visible=False)
 
     def add_advanced(self) -> None:
         """Places what most people leave alone: top-p, top-k and the advanced knobs."""
-        self.top_p = gr.Slider(0.05, 1, 1, step=0.01, label="Top-p", info="Keeps the most likely tokens up to this mass. 1 = off.", interactive=True, buttons=[], elem_id=f"{self.prefix}-top-p")
-        self.top_k = gr.Slider(0, 200, 0, step=1, label="Top-k", info="Keeps this many most likely tokens. 0 = off.", interactive=True, buttons=[], elem_id=f"{self.prefix}-top-k")
+        self.top_p = gr.Slider(
+            0.05,
+            1,
+            1,
+            step=0.01,
+            label="Top-p",
+            info="Keeps the most likely tokens up to this mass. 1 = off.",
+            interactive=True,
+            buttons=[],
+            elem_id=f"{self.prefix}-top-p",
+        )
+        self.top_k = gr.Slider(
+            0, 200, 0, step=1, label="Top-k", info="Keeps this many most likely tokens. 0 = off.", interactive=True, buttons=[], elem_id=f"{self.prefix}-top-k"
+        )
         for kind in KINDS:
             self._add_groups(kind, advanced=True)
 
@@ -93,7 +116,7 @@ class Method:
             if of != kind or not shown:
                 continue
             values = choices.defaults(kind, name, self.first.drafter)
-            with gr.Column(visible=self.first.picked(kind) == name, elem_classes="sv-knobs", min_width=0) as self.groups[kind, name, advanced]:
+            with gr.Column(visible=self.first.picked(kind) == name, elem_classes="app-knobs", min_width=0) as self.groups[kind, name, advanced]:
                 for knob in shown:
                     self.knobs[kind, name, knob.name] = component(knob, values[knob.name], f"{self.prefix}-{kind}-{name}-{knob.name}")
 
@@ -118,7 +141,7 @@ class Method:
     def _settle(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
         choice = choices.settle(drafter, shape, rule, temperature)
         updates: dict[Any, Any] = {
-            pick: gr.update(value=choice.picked(kind), info=choices.describe(kind, choice.picked(kind)), visible=choice.picked(kind) is not None)
+            pick: gr.update(value=choice.picked(kind), info=choices.describe(kind, choice.picked(kind), self.target), visible=choice.picked(kind) is not None)
             for kind, pick in self.picks.items()
         }
         updates |= {group: gr.update(visible=choice.picked(kind) == name) for (kind, name, _), group in self.groups.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import copy
 import logging
 import threading
 from collections import OrderedDict
@@ -14,6 +14,7 @@ from specviz.errors import BadInput, Missing, SpecvizError
 from specviz.events import Event
 from specviz.sampling import Sampling
 from specviz.settings import Settings
+from specviz.ui import zero
 
 if TYPE_CHECKING:
     from specviz.build import Spec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from specviz.target import Target
 
 log = logging.getLogger(__name__)
-DRAFTERS_KEPT = 24  # built drafters, newest last; one more drops the oldest
+DRAFTERS_KEPT = 8  # loaded drafters; one more drops the one used longest ago
 WARM_UP_TOKENS = 4
 CHARACTERS_PER_TOKEN = 40  # a text longer than this times the limit is refused before it is tokenised
 LOAD_PROBLEMS = (SpecvizError, OSError, RuntimeError, ValueError, ImportError, MemoryError)
@@ -70,6 +71,7 @@ class Engine:
         self._drafters: OrderedDict[str, Drafter] = OrderedDict()
         self._warm: set[str] = set()
         self._settled = threading.Event()
+        self._lent = zero.gpu(self._decode) if zero.enabled() else None
 
     @property
     def state(self) -> State:
@@ -90,6 +92,11 @@ class Engine:
             self._state = State("loading", f"loading {self.settings.target} …")
             self._settled.clear()
             threading.Thread(target=self._run_load, name="specviz-load", daemon=True).start()
+
+    def start_unless_failed(self) -> None:
+        """Starts loading if nothing was tried yet; an error is only tried again when a person asks for it."""
+        if self._state.kind == "idle":
+            self.start()
 
     def load_now(self) -> None:
         """Loads in this thread (ZeroGPU wants models placed when the module is imported)."""
@@ -125,17 +132,27 @@ class Engine:
         return Target.load(self.settings.target, device, dtype)
 
     def drafter(self, spec: Spec) -> Drafter:
-        """Returns the drafter of `spec`, built once. Raises BadInput for a wrong name or knob, Missing for a lost checkpoint."""
-        from specviz.build import build_drafter
+        """Returns the drafter of `spec`; weights are loaded once per drafter and its own knobs, and shared by all tree shapes.
 
-        key = str(spec)
+        Raises BadInput for a wrong name or knob, Missing for a lost checkpoint.
+        """
+        from specviz.build import build_drafter, build_shape
+
+        key = f"{spec.drafter}:{sorted(spec.drafter_knobs.items())!r}"
         with self._lock:
-            if key not in self._drafters:
-                self._drafters[key] = build_drafter(self.target, spec)
+            made = self._drafters.get(key)
+            if made is None:
+                made = self._drafters[key] = build_drafter(self.target, spec)
+                while len(self._drafters) > DRAFTERS_KEPT:
+                    self._drafters.popitem(last=False)
             self._drafters.move_to_end(key)
-            while len(self._drafters) > DRAFTERS_KEPT:
-                self._drafters.popitem(last=False)
-            return self._drafters[key]
+        shape = build_shape(spec, type(made))
+        if shape is None:
+            return made
+        shaped: Any = copy.copy(made)  # safe: a drafter keeps nothing of a run
+        shaped.shape, shaped.spec = shape, {**made.spec, "shape": shape.to_json()}
+        ready: Drafter = shaped
+        return ready
 
     def encode(self, ask: Ask) -> tuple[int, ...]:
         """Returns the prompt's token ids. Raises BadInput when it is empty or longer than the app's limit, or when too much is asked for."""
@@ -143,9 +160,12 @@ class Engine:
         if not ask.prompt.strip():
             raise BadInput("The prompt is empty. Write something for the model to continue.")
         if not 1 <= ask.max_new_tokens <= self.settings.max_new_tokens:
-            raise BadInput(f"{ask.max_new_tokens} new tokens were asked for. This app writes 1 to {self.settings.max_new_tokens} a run (SPECVIZ_MAX_NEW_TOKENS).")
+            most = self.settings.max_new_tokens
+            raise BadInput(f"{ask.max_new_tokens} new tokens were asked for. This app writes 1 to {most} a run (SPECVIZ_MAX_NEW_TOKENS).")
         if len(ask.prompt) > limit * CHARACTERS_PER_TOKEN:
-            raise BadInput(f"The prompt has {len(ask.prompt):,} characters, more than {limit} tokens can hold. Shorten it, or raise SPECVIZ_MAX_PROMPT_TOKENS.")
+            raise BadInput(
+                f"The prompt has {len(ask.prompt):,} characters; this app reads at most {limit} tokens. Shorten it, or raise SPECVIZ_MAX_PROMPT_TOKENS."
+            )
         ids = tuple(self.target.encode(ask.prompt))
         if len(ids) > limit:
             raise BadInput(f"The prompt has {len(ids):,} tokens; this app reads at most {limit}. Shorten it, or raise SPECVIZ_MAX_PROMPT_TOKENS.")
@@ -163,11 +183,19 @@ class Engine:
 
     def events(self, ask: Ask, *, detail: bool = True, stopped: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Yields the events of one run as they happen. Everything wrong with `ask` is raised before the first of them."""
+        self.encode(ask)
+        if self._lent is None:
+            yield from self._decode(ask, detail, stopped)
+        else:
+            yield from zero.until_stopped(self._lent(ask, detail), stopped, self.target.decode)
+
+    def _decode(self, ask: Ask, detail: bool, stopped: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         from specviz.build import build_rule
         from specviz.decode import Request, decode
 
         ids, drafter, rule = self.encode(ask), self.drafter(ask.spec), build_rule(ask.rule, ask.rule_knobs)
-        yield from decode(self.target, drafter, rule, [Request(ids, ask.prompt)], sampling=ask.sampling, max_new_tokens=ask.max_new_tokens, detail=detail, stopped=stopped)
+        request = Request(ids, ask.prompt)
+        yield from decode(self.target, drafter, rule, [request], sampling=ask.sampling, max_new_tokens=ask.max_new_tokens, detail=detail, stopped=stopped)
 
 
 def _describe(target: Target) -> str:
@@ -176,8 +204,3 @@ def _describe(target: Target) -> str:
     dtype = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(str(target.dtype).removeprefix("torch."), str(target.dtype))
     notes = "".join(f" · {note}" for note in target.notes)
     return f"{target.name} on {device_name(target.device)}, {dtype}{notes}"
-
-
-def on_zero_gpu() -> bool:
-    """True where the `spaces` package of Hugging Face's shared GPUs is installed."""
-    return importlib.util.find_spec("spaces") is not None

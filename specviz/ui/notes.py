@@ -18,7 +18,7 @@ EVEN = 0.02  # a speed-up this close to 1 is called even
 def message(text: str, kind: str = "info") -> str:
     """Returns a line that screen readers announce; kind is info, busy or error."""
     role = "alert" if kind == "error" else "status"
-    return f'<p class="sv-message sv-{kind}" role="{role}">{escape(text)}</p>' if text else ""
+    return f'<p class="app-message app-{kind}" role="{role}">{escape(text)}</p>' if text else ""
 
 
 def of_step(step: Step) -> str:
@@ -30,23 +30,28 @@ def of_step(step: Step) -> str:
 def of_engine(state: State) -> str:
     """Returns the model's state for the header."""
     said = {"ready": "ready: ", "error": "The model could not be loaded. "}.get(state.kind, "")
-    return f'<span class="sv-engine sv-{escape(state.kind)}" role="status"><i aria-hidden="true"></i>{escape(said + state.text)}</span>'
+    return f'<span class="app-engine app-{escape(state.kind)}" role="status"><i aria-hidden="true"></i>{escape(said + state.text)}</span>'
 
 
-def of_run(trace: Trace, origin: str, row: int = 0) -> str:
-    """Returns one line with everything needed to run it again: method, knobs, sampling, seed, model, device."""
+def of_origin(origin: str, trace: Trace, row: int = 0) -> str:
+    """Returns where the run on screen comes from, and what its drafter warned of (heads trained against another target)."""
+    warnings = _mapping(trace.started(row).meta, "drafter").get("warnings") or ()
+    said = "".join(message(f"This drafter was trained against another target, so it accepts less. {warning}", "warn") for warning in warnings)
+    return f'<p class="app-origin">{escape(origin)}</p>{said}'
+
+
+def method(trace: Trace, row: int = 0) -> str:
+    """Returns drafter, tree, rule and temperature in one short line."""
     meta = trace.started(row).meta
-    drafter, rule, sampling = (_mapping(meta, key) for key in ("drafter", "rule", "sampling"))
+    drafter, sampling = _mapping(meta, "drafter"), _mapping(meta, "sampling")
     shape = drafter.get("shape") if isinstance(drafter.get("shape"), dict) else {}
-    rule_text = _named(rule) + ("" if rule.get("lossless", True) else " (LOSSY)")
-    temperature, top_p, top_k = sampling.get("temperature", 0), sampling.get("top_p", 1), sampling.get("top_k", 0)
-    drawn = f"temperature {temperature}" + (f", top-p {top_p}" if top_p != 1 else "") + (f", top-k {top_k}" if top_k else "")
-    parts = [
-        ("drafter", _named(drafter)), ("tree", _named(shape)), ("rule", rule_text), ("sampling", drawn), ("seed", str(meta.get("seed", "?"))),
-        ("target", f"{_mapping(meta, 'target').get('name', '?')}, {meta.get('dtype', '?')}"), ("device", str(_mapping(meta, "device").get("name", "?"))),
-    ]  # fmt: skip
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in parts if value)
-    return f'<div class="sv-facts"><b>{escape(origin)}</b><dl>{cells}</dl><q>{escape(_short(trace.started(row).prompt))}</q></div>'
+    tree = f"@{_named(shape)}" if shape else ""
+    return f"{_named(drafter)}{tree}, {_named(_mapping(meta, 'rule'))}, temperature {sampling.get('temperature', 0):g}"
+
+
+def column(letter: str, text: str) -> str:
+    """Returns the heading of a compare column."""
+    return f'<h2 class="app-column"><b>{escape(letter)}</b> {escape(text)}</h2>'
 
 
 def _mapping(meta: Any, key: str) -> dict[str, Any]:
@@ -60,11 +65,6 @@ def _named(record: Any) -> str:
     return str(record.get("name", "")) + (f" ({values})" if values else "")
 
 
-def _short(text: str, most: int = 160) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
-
-
 def of_speed(trace: Trace, row: int = 0) -> str:
     """Returns how the run compares with its measured plain run, and where the time went; empty without one."""
     baseline, speedup, mine = baseline_of(trace, row), measured_speedup(trace, row), summarise(trace, row)
@@ -72,9 +72,11 @@ def of_speed(trace: Trace, row: int = 0) -> str:
         return ""
     parts = decompose_against(mine, baseline.decoding_seconds / max(1, baseline.tokens - 1))
     head, tone = _headline(speedup)
-    measured = f"{mine.tokens_per_second:.1f} against {baseline.tokens_per_second or 0:.1f} tokens per second, same prompt and seed, decoding only, after a warm-up."
+    measured = (
+        f"{mine.tokens_per_second:.1f} against {baseline.tokens_per_second or 0:.1f} tokens per second, same prompt and seed, decoding only, after a warm-up."
+    )
     why = "" if parts is None else _why(parts, speedup, mine.draft_tokens / max(1, mine.rounds) + 1)
-    return f'<div class="sv-speed sv-{tone}"><b>{escape(head)}</b> <span>{escape(measured)}</span> <span>{escape(why)}</span> <span>{escape(_same_text(trace, baseline, row))}</span></div>'
+    return f'<div class="app-speed app-{tone}"><b>{escape(head)}</b> <span>{escape(measured)}</span> <span>{escape(why)}</span> <span>{escape(_same_text(trace, baseline, row))}</span></div>'
 
 
 def _headline(speedup: float) -> tuple[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from specviz.analysis.summary import baseline_record
 from specviz.errors import SpecvizError
@@ -41,42 +42,55 @@ def play(engine: Engine, ask: Ask, *, plain: bool, stopped: Stopped = lambda: Fa
     """Yields the steps of one run; errors end it with a failed step and are never raised. `plain` also measures plain decoding."""
     trace = Trace()
     try:
-        yield from _ready(engine, ask, plain, stopped)
-        if stopped():
-            yield Step("stopped", "Stopped before it began.")
-            return
-        for event in trace.record(engine.events(ask, stopped=stopped)):
-            if isinstance(event, Verified):
-                yield Step("drafting", f"Round {event.round + 1}: {len(trace.emitted())} of at most {ask.max_new_tokens} tokens.", trace)
-            elif isinstance(event, Prefilled):
-                yield Step("drafting", "The prompt is read; drafting begins.")
-        if stopped():
-            yield Step("stopped", "Stopped. What was decoded so far is kept.", _shown(trace))
-            return
-        if plain and ask.spec.drafter != "autoregressive":
-            trace = yield from _with_plain(engine, ask, trace, stopped)
-        yield Step("done", "", trace)
+        yield from ready(engine, [ask, ask.plain()] if plain else [ask], stopped)
+        yield from drafting(engine, ask, trace, stopped)
+        if plain and not stopped() and ask.spec.drafter != "autoregressive":
+            record = yield from measure_plain(engine, ask, trace, stopped)
+            trace = trace.with_baseline(record) if record else trace
+        yield closing(trace, stopped)
     except RUN_PROBLEMS as problem:
-        if not isinstance(problem, SpecvizError):
-            log.exception("a run failed")
-        yield Step("failed", str(problem) or type(problem).__name__, _shown(trace))
+        yield failed(problem, trace)
 
 
-def _ready(engine: Engine, ask: Ask, plain: bool, stopped: Stopped) -> Iterator[Step]:
-    """Waits for the model and warms up what will be timed."""
-    while not engine.wait(TICK).settled and not stopped():
-        yield Step("waiting", f"{engine.state.text} The run starts as soon as the model is there.")
+def drafting(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Iterator[Step]:
+    """Decodes into `trace` and yields a step per round."""
     if stopped():
         return
-    engine.encode(ask)  # refuses a bad prompt before anything runs
-    yield Step("warming", "Warming up.")
-    engine.warm_up(ask)
-    if plain:
-        engine.warm_up(ask.plain())
+    for event in trace.record(engine.events(ask, stopped=stopped)):
+        if isinstance(event, Verified):
+            yield Step("drafting", f"Round {event.round + 1}: {len(trace.emitted())} of at most {ask.max_new_tokens} tokens.", trace)
+        elif isinstance(event, Prefilled):
+            yield Step("drafting", "The prompt is read; drafting begins.")
 
 
-def _with_plain(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Iterator[Step]:
-    """Decodes the same prompt plainly, with the same seed, and returns the trace with that measured baseline."""
+def closing(trace: Trace, stopped: Stopped) -> Step:
+    """Returns the last step of a run that nothing went wrong in."""
+    if not stopped():
+        return Step("done", "", trace)
+    kept = _shown(trace)
+    return Step("stopped", "Stopped. What was decoded so far is kept." if kept else "Stopped before the first round; the screen shows what it showed.", kept)
+
+
+def failed(problem: Exception, trace: Trace) -> Step:
+    """Returns the last step of a run that an error ended; anything unexpected goes to the log with its traceback."""
+    if not isinstance(problem, SpecvizError):
+        log.error("a run failed", exc_info=problem)
+    return Step("failed", str(problem) or type(problem).__name__, _shown(trace))
+
+
+def ready(engine: Engine, asks: Sequence[Ask], stopped: Stopped) -> Iterator[Step]:
+    """Waits for the model and warms up everything that will be timed. Raises BadInput for a bad prompt before anything runs."""
+    while not engine.wait(TICK).settled and not stopped():
+        yield Step("waiting", f"{engine.state.text} The run starts as soon as the model is there.")
+    for ask in asks:
+        if not stopped():
+            engine.encode(ask)
+            yield Step("warming", "Warming up.")
+            engine.warm_up(ask)
+
+
+def measure_plain(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Generator[Step, None, dict[str, Any] | None]:
+    """Decodes the prompt of `ask` plainly, with the same seed; returns the baseline record, or None when it was stopped."""
     baseline, shown = Trace(), 0.0
     finished = trace.finished()
     limit = len(finished.tokens) if finished is not None else ask.max_new_tokens
@@ -84,9 +98,7 @@ def _with_plain(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Ite
         if time.monotonic() - shown > TICK:
             shown = time.monotonic()
             yield Step("plain", f"Now the same prompt and seed by plain decoding, to compare: {len(baseline.emitted())} of about {limit} tokens.", trace)
-    if stopped():
-        return trace
-    return trace.with_baseline(baseline_record(baseline))
+    return None if stopped() else baseline_record(baseline)
 
 
 def _shown(trace: Trace) -> Trace | None:

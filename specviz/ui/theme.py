@@ -55,6 +55,7 @@ def theme() -> gr.Theme:
         input_border_color_dark="#343a44",
         input_border_color_focus="#0072b2",
         input_border_color_focus_dark="#6bb8ea",
+        input_border_width="1px",
         input_shadow="none",
         input_shadow_focus="0 0 0 3px rgba(0, 114, 178, .15)",
         input_padding="8px 10px",

@@ -57,7 +57,7 @@ class EagleLesson:
             words.append(rows.mean() * self.decay**s)
             states.append(functional.smooth_l1_loss(picked, truth) * self.decay**s)
         scale = sum(self.decay**s for s in range(self.unroll))
-        word, state = sum(words) / scale, sum(states) / scale
+        word, state = torch.stack(words).sum() / scale, torch.stack(states).sum() / scale
         return {"loss": word + self.feature_weight * state, "words": word, "features": state}
 
     def hits(self, batch: Batch) -> Hits:

@@ -35,7 +35,7 @@ class MedusaLesson:
             mask = targets.mask
             rows = soft_cross_entropy(state[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
             parts[f"head{k}"] = rows.mean()
-        total = sum(self.decay**k * part for k, part in enumerate(parts.values(), 1))
+        total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
         return {"loss": total, **parts}
 
     def hits(self, batch: Batch) -> Hits:

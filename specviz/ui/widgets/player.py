@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from specviz.analysis.case import VERDICTS
+
+SCRIPTS = ("dom", "terms", "store", "strip", "ribbon", "tree", "panel", "player", "keys")  # one scope, in this order
+
+
+@cache
+def script() -> str:
+    """Returns the JavaScript that runs when the component is mounted."""
+    here = Path(__file__).parent
+    return "\n".join((here / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+
+
+@cache
+def style() -> str:
+    """Returns the CSS, which Gradio scopes to the component."""
+    return (Path(__file__).parent / "player.css").read_text("utf-8")
+
 
 class Player(gr.HTML):
-    """Draws a view (`specviz.ui.view`) and lets people scrub, select and read it, without calls to the server."""
+    """Draws a view (`specviz.ui.view`) and lets people scrub, select and read it, without calls to the server.
 
-    def __init__(self, value: dict[str, Any] | None = None, *, compact: bool = False, **options: Any) -> None:
-        super().__init__(value, html_template='<div class="specviz-player"></div>', js_on_load="// trigger('round_select') trigger('node_select')", compact=compact, **options)
+    value   a view; {"seek": 3} alone only moves to round 3 (from 0); None shows `empty`
+    compact one narrow column, for players side by side
+    group   players of the same group scrub together, in the browser
+    Events: `round_select` with {row, round} and `node_select` with {round, node} (a node's number, "bonus" or "cut0").
+    Token text reaches the page as text nodes only: the template is constant, and values never enter it.
+    """
+
+    def __init__(
+        self, value: dict[str, Any] | None = None, *, compact: bool = False, group: str = "", empty: str = "Nothing decoded yet.", **options: Any
+    ) -> None:
+        super().__init__(
+            value, html_template='<div class="specviz-player"></div>', css_template=style(), js_on_load=script(), apply_default_css=False,
+            compact=compact, group=group, empty=empty, words=VERDICTS, **options,
+        )  # fmt: skip
+
+    def api_info(self) -> dict[str, Any]:
+        """Views are JSON objects."""
+        return {"type": "object"}

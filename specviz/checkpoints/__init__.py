@@ -1,0 +1,1 @@
+"""Head checkpoints of other programs: one foreign format a file, found by its name; `doctor` says what is wrong with one."""

@@ -1,0 +1,27 @@
+"""Let the target write training data: it answers prompts of files, and prompts that it writes itself. Resumable."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from specviz.commands import base
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE", help="prompt files that no evaluation uses")
+    parser.add_argument("--own", type=int, default=0, metavar="N", help="prompts that the target writes itself (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs/distil"), metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    base.add_target_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes shards of records into the folder; those that exist are kept."""
+    from specviz.training.distil import Writing, distil
+
+    out, log = base.consoles()
+    target = base.load_target(args, log)
+    shards = distil(target, args.prompts, args.out, own=args.own, writing=Writing(seed=args.seed), say=lambda text: log.print(text, markup=False))
+    out.print(f"{len(shards)} files of records in {args.out}", markup=False)
+    return 0

@@ -1,0 +1,1 @@
+"""Experiments with the engine: what is claimed elsewhere, shown here by computing it."""

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+import torch
+from trees import evidence_of, random_tree
+
+from specviz.evidence import Evidence
+from specviz.sampling import Sampling, Uniform, draw, warp
+from specviz.tree import TokenTree
+
+TREE = random_tree(Random(2), 12, 30)
+LOGITS = torch.randn(14, 30, generator=torch.Generator().manual_seed(1)) * 2  # two rows of padding
+
+
+def evidence(temperature: float = 0.8, **sampling: float) -> Evidence:
+    return Evidence(TREE, LOGITS, Sampling(temperature, **sampling), Uniform(4), 9)
+
+
+def test_positions_count_from_the_root():
+    assert [evidence().position_below(node) for node in range(12)] == [10 + depth for depth in TREE.depths]
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.8}, {"temperature": 1.0, "top_p": 0.7}, {"temperature": 0.0}])
+def test_choice_is_what_plain_decoding_would_emit(sampling):
+    found = evidence(**sampling)
+    for node in range(12):
+        row = warp(LOGITS[node : node + 1], found.sampling)[0]
+        expected = int(row.argmax()) if found.sampling.greedy else draw(row, Uniform(4)(found.position_below(node), "token"))
+        assert found.choice(node) == expected
+        assert found.probability(node, 3) == pytest.approx(float(row[3]))
+
+
+def test_columns_are_what_their_names_say():
+    found = evidence(0.8, top_p=0.9)
+    also = next(node for node in range(12) if not TREE.children[node])
+    columns = found.columns(also=[also], top=3)
+    raw, warped = LOGITS[:12].softmax(-1), warp(LOGITS[:12], found.sampling)
+    assert columns.p[0] is None
+    for node in range(1, 12):
+        parent, token = TREE.parents[node], TREE.tokens[node]
+        assert columns.p[node] == pytest.approx(float(raw[parent, token]), rel=1e-5)
+        assert columns.p_warped[node] == pytest.approx(float(warped[parent, token]), abs=1e-9)
+        assert columns.target_rank[node] == sum(1 for p in LOGITS[parent] if p > LOGITS[parent, token])
+    for node in range(12):
+        inner = bool(TREE.children[node]) or node == also
+        assert (node in columns.tops, columns.entropy[node] is not None, columns.wanted[node] is not None) == (inner,) * 3
+        if inner:
+            assert columns.entropy[node] == pytest.approx(float(-(raw[node] * raw[node].log()).sum()), rel=1e-5)
+            assert columns.wanted[node] == found.choice(node)
+            assert [token for token, _ in columns.tops[node]] == raw[node].topk(3).indices.tolist()
+            assert columns.tops[node][0][1] == pytest.approx(float(raw[node].max()), abs=1e-6)
+
+
+def test_columns_of_a_root_alone():
+    columns = evidence_of(TokenTree((1,), (-1,)), {0: [0.5, 0.25, 0.25]}).columns()
+    assert (columns.p, columns.tops) == ((None,), {})
+    alone = evidence_of(TokenTree((1,), (-1,)), {0: [0.5, 0.25, 0.25]}, uniforms={(1, "token", 0): 0.6}).columns(also=[0])
+    assert (alone.wanted, alone.entropy[0]) == ((1,), pytest.approx(1.5 * math.log(2)))
+
+
+def test_at_temperature_zero_warped_p_is_one_or_nothing():
+    assert set(evidence(0.0).columns().p_warped[1:]) <= {0.0, 1.0}
