@@ -20,8 +20,8 @@ def tree_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: t
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     groups = query.shape[1] // key.shape[1]
-    plain = attention_mask is None or groups == 1 or kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
-    if plain or kwargs.get("dropout", 0.0):
+    special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None or kwargs.get("dropout", 0.0)
+    if attention_mask is None or groups == 1 or special:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     batch, heads, nodes, width = query.shape
     folded = query.reshape(batch, key.shape[1], groups * nodes, width)

@@ -23,7 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         plain, knobs = take_knobs(sys.argv[1:] if argv is None else argv)
         args = build_parser().parse_args(plain)
         args.knobs = _fitting(knobs, args)
-        return int(args.run(args) or 0)
+        status = int(args.run(args) or 0)
+        sys.stdout.flush()  # here, where a broken pipe is caught
+        return status
     except SpecvizError as problem:
         return _say(str(problem), FAILED)
     except BrokenPipeError:  # the reader of a pipe left, as `head` does; nothing more can be written

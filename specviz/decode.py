@@ -158,7 +158,9 @@ def _rows(target: Target, rule: Bound, requests: Sequence[Request], max_new_toke
     if max_new_tokens < 1:
         raise BadInput(f"max_new_tokens={max_new_tokens} is too small. Expected 1 or more.")
     if is_greedy_only(rule) and not sampling.greedy:
-        raise BadInput(f"Rule {rule.name!r} works at temperature 0 only, got {sampling.temperature:g}. Use rule 'rejection', which is lossless at any temperature.")
+        raise BadInput(
+            f"Rule {rule.name!r} works at temperature 0 only, got {sampling.temperature:g}. Use rule 'rejection', which is lossless at any temperature."
+        )
     rows = []
     for index, request in enumerate(requests):
         free = target.context - len(request.ids)

@@ -5,14 +5,16 @@ docs/trace-format.md describes every field. `SCHEMA` rises when a reader of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from specviz.checks import REASONS as REASONS
+from specviz.checks import check
 from specviz.errors import BadFile
 
 SCHEMA = 1
-REASONS = ("eos", "length", "context", "stopped", "error")
 
 
 @dataclass(frozen=True)
@@ -112,99 +114,43 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 def _safe(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
     if isinstance(value, float):
-        return value if -1e308 < value < 1e308 else None
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): _safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_safe(item) for item in value]
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return str(value)
+    raise TypeError(f"An event holds a {type(value).__name__}; expected plain numbers, text, lists and records.")
 
 
 def from_json(record: Any) -> Event:
-    """Returns the event of a dict made by `to_json`. Raises BadFile naming what is wrong; checks columns against each other."""
-    if not isinstance(record, dict) or record.get("event") not in KINDS:
-        raise BadFile(f"Expected an event of kind {', '.join(KINDS)}, got {str(record)[:80]!r}.")
-    cls = KINDS[record["event"]]
+    """Returns the event of a dict made by `to_json`. Raises BadFile naming what is wrong; unknown fields are ignored."""
+    kind = record.get("event") if isinstance(record, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadFile(f"Expected an event of kind {', '.join(KINDS)}, got {str(kind)[:40]!r} in a {type(record).__name__}.")
+    cls = KINDS[kind]
     names = {f.name for f in fields(cls)}
     try:
         event = cls(**{key: value for key, value in record.items() if key in names})
     except TypeError as problem:
-        raise BadFile(f"Event {record['event']!r} is incomplete: {problem}.") from None
-    _check(event)
-    return event  # type: ignore[no-any-return]
+        raise BadFile(f"Event {kind!r} is incomplete: {problem}.") from None
+    check(event)
+    return event
 
 
-def _check(event: Any) -> None:
-    if not isinstance(event.row, int) or not isinstance(getattr(event, "round", 0), int):
-        raise BadFile(f"Event {event.kind!r}: row and round must be whole numbers.")
-    if not isinstance(event, Finished) and any(not key.isdigit() for key in _mapping(event, "strings", str)):
-        raise BadFile(f"Event {event.kind!r}: the string table must map token ids to text.")
-    if not isinstance(event, Started):
-        _mapping(event, "seconds", (int, float))
-    if isinstance(event, Drafted):
-        size = len(event.tokens)
-        _columns(event, size, ("parents", "depths", "ranks", "scores", "q", "source", "candidate"))
-        _ids(event.kind, event.tokens)
-        _numbers(event, ("depths", "ranks", "scores", "q"))
-        _tops(event, size)
-        if not size or event.parents[0] != -1 or any(not isinstance(p, int) or not 0 <= p < i for i, p in enumerate(event.parents) if i):
-            raise BadFile(f"Round {event.round}: the parents do not form a tree.")
-    elif isinstance(event, Verified):
-        size = len(event.verdicts)
-        _columns(event, size, ("p", "p_warped", "target_rank", "entropy", "wanted"))
-        _ids(event.kind, event.emitted)
-        _numbers(event, ("p", "p_warped", "target_rank", "entropy", "wanted"))
-        _tops(event, size)
-        _tests(event, size)
-        if size and any(not isinstance(node, int) or not 0 < node < size for node in event.path):
-            raise BadFile(f"Round {event.round}: the path {event.path} names nodes that the tree does not have.")
-    elif isinstance(event, Started):
-        _ids(event.kind, event.prompt_ids)
-        _mapping(event, "meta")
-    elif isinstance(event, Finished):
-        _ids(event.kind, event.tokens)
-        if event.reason not in REASONS:
-            raise BadFile(f"The reason {event.reason!r} is unknown. Expected one of: {', '.join(REASONS)}.")
-
-
-def _columns(event: Any, size: int, names: tuple[str, ...]) -> None:
-    for name in names:
-        column = getattr(event, name)
-        if not isinstance(column, (list, tuple)) or len(column) != size:
-            raise BadFile(f"Round {event.round}: column {name!r} does not have {size} entries.")
-
-
-def _tests(event: Any, size: int) -> None:
-    columns = _mapping(event, "tests", (list, tuple))
-    if len({len(column) for column in columns.values()}) > 1:
-        raise BadFile(f"Round {event.round}: the columns of 'tests' differ in length.")
-    if any(not isinstance(node, int) or not 0 <= node < size for node in columns.get("node", ())):
-        raise BadFile(f"Round {event.round}: 'tests' names nodes that the tree does not have.")
-
-
-def _numbers(event: Any, names: tuple[str, ...]) -> None:
-    for name in names:
-        if any(v is not None and (isinstance(v, bool) or not isinstance(v, (int, float))) for v in getattr(event, name)):
-            raise BadFile(f"Round {event.round}: column {name!r} holds something that is not a number.")
-
-
-def _tops(event: Any, size: int) -> None:
-    for node, top in _mapping(event, "tops").items():
-        fits = node.isdigit() and int(node) < size and isinstance(top, (list, tuple))
-        if not fits or any(len(pair) != 2 or not isinstance(pair[0], int) or not isinstance(pair[1], (int, float)) for pair in top):
-            raise BadFile(f"Round {event.round}: 'tops' of node {node!r} is not a list of (token, probability) of this tree.")
-
-
-def _mapping(event: Any, name: str, of: type | tuple[type, ...] = object) -> Mapping[str, Any]:
-    value = getattr(event, name)
-    if not isinstance(value, Mapping) or any(not isinstance(item, of) for item in value.values()):
-        raise BadFile(f"Event {event.kind!r}: field {name!r} is not what a trace holds there.")
-    return value
-
-
-def _ids(kind: str, ids: Any) -> None:
-    if not isinstance(ids, (list, tuple)) or any(not isinstance(i, int) or isinstance(i, bool) or i < 0 for i in ids):
-        raise BadFile(f"Event {kind!r} holds token ids that are not whole numbers from 0.")
+def named_ids(event: Event) -> set[int]:
+    """Returns every token id that the event names; the string tables up to it hold the text of each."""
+    match event:
+        case Started():
+            return set(event.prompt_ids)
+        case Prefilled():
+            return {event.token, *(token for token, _ in event.top)}
+        case Drafted():
+            return {*event.tokens, *(token for token, _, _ in event.pruned), *(token for top in event.tops.values() for token, _ in top)}
+        case Verified():
+            wanted = (token for token in event.wanted if token is not None)
+            return {*event.emitted, *wanted, *(token for top in event.tops.values() for token, _ in top)}
+        case Finished():
+            return set(event.tokens)

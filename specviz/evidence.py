@@ -85,7 +85,10 @@ class Evidence:
         log_p = logits.log_softmax(-1)
         entropy = torch.special.entr(log_p.exp()).sum(-1).tolist()
         best = log_p.topk(min(top, log_p.shape[-1]), -1)
-        tops = {node: tuple(zip(ids, (round(p, 6) for p in ps), strict=True)) for node, ids, ps in zip(parents, best.indices.tolist(), best.values.exp().tolist(), strict=True)}
+        tops = {
+            node: tuple(zip(ids, (round(p, 6) for p in ps), strict=True))
+            for node, ids, ps in zip(parents, best.indices.tolist(), best.values.exp().tolist(), strict=True)
+        }
         own: list[float | None] = [None] * size
         rank: list[int | None] = [None] * size
         warped: list[float | None] = [None] * size

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 
 from specviz import __version__
 from specviz.acceptance.base import Verdict, is_lossless, verdict_column
 from specviz.drafters.base import Drafter
-from specviz.events import Drafted, Prefilled, Started, Verified
+from specviz.events import Drafted, Prefilled, Started, Verified, named_ids
 from specviz.evidence import Columns, Evidence
 from specviz.registry import Bound
 from specviz.sampling import Sampling
@@ -21,6 +22,7 @@ from specviz.tree import TokenTree
 
 TOP = 5  # tokens kept of each distribution
 _TEST_COLUMNS = ("node", "verdict", "reason", "p", "q", "residual_p", "residual_q", "limit", "uniform")
+Named = TypeVar("Named", Started, Prefilled, Drafted, Verified)
 _NO_COLUMNS = Columns((), (), (), (), (), {})
 
 
@@ -29,14 +31,20 @@ def describe_run(target: Target, drafter: Drafter, rule: Bound, sampling: Sampli
     import transformers
 
     return {
-        "target": {"name": target.name, "fingerprint": target.fingerprint.to_json(), "layers": target.layers, "vocab_size": target.vocab_size, "notes": list(target.notes)},
+        "target": {
+            "name": target.name,
+            "fingerprint": target.fingerprint.to_json(),
+            "layers": target.layers,
+            "vocab_size": target.vocab_size,
+            "notes": list(target.notes),
+        },
         "drafter": {"name": drafter.name, **drafter.spec, **drafter.describe()},
         "rule": {**rule.to_json(), "lossless": is_lossless(rule)},
         "sampling": sampling.to_json(),
         "seed": sampling.seed,
         "device": {"type": target.device.type, "name": device_name(target.device), "threads": torch.get_num_threads()},
         "dtype": str(target.dtype).removeprefix("torch."),
-        "versions": {"specviz": __version__, "torch": torch.__version__, "transformers": transformers.__version__, "python": platform.python_version()},
+        "versions": {"specviz": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__, "python": platform.python_version()},
     }
 
 
@@ -52,11 +60,11 @@ class Recorder:
         self.strings, self.detail = Strings(target.tokenizer), detail
 
     def started(self, row: int, prompt: str, ids: tuple[int, ...], max_new_tokens: int, meta: Mapping[str, Any]) -> Started:
-        return Started(row, prompt, ids, max_new_tokens, meta, self.strings.new(ids))
+        return self._with_texts(Started(row, prompt, ids, max_new_tokens, meta))
 
     def prefilled(self, row: int, token: int, evidence: Evidence) -> Prefilled:
         top = evidence.columns(also=[0], top=TOP).tops[0] if self.detail else ()
-        return Prefilled(row, token, top, {}, self.strings.new([token, *(t for t, _ in top)]))
+        return self._with_texts(Prefilled(row, token, top, {}))
 
     def drafted(self, row: int, number: int, tree: TokenTree, source: str, seconds: Mapping[str, float]) -> Drafted:
         size = len(tree)
@@ -65,26 +73,30 @@ class Recorder:
             for child in group.children:
                 q[child] = float(group.q[tree.tokens[child]])
         tops = {str(top.node): tuple(zip(top.tokens, (round(v, 6) for v in top.q), strict=True)) for top in tree.tops}
-        named = {*tree.tokens, *(p.token for p in tree.pruned), *(t for top in tree.tops for t in top.tokens)}
-        return Drafted(
+        event = Drafted(
             row, number, tree.tokens, tree.parents, tree.depths, tree.ranks, tree.scores or (None,) * size, tuple(q),
             tree.source or (source,) * size, tree.candidate or (True,) * size,
             tuple({"parent": d.parent, "children": d.children, "replace": d.replace} for d in tree.draws),
-            tops, tuple((p.token, p.parent, round(p.score, 8)) for p in tree.pruned), dict(tree.note), seconds, self.strings.new(named),
+            tops, tuple((p.token, p.parent, round(p.score, 8)) for p in tree.pruned), dict(tree.note), seconds,
         )  # fmt: skip
+        return self._with_texts(event)
 
     def verified(self, row: int, number: int, tree: TokenTree, evidence: Evidence, verdict: Verdict, emitted: list[int], committed: int) -> Verified:
         """Returns the event without its seconds, which are known only once it is built (recording is charged too)."""
         whole = len(emitted) == len(verdict.path) + 1
         path = verdict.path[: len(emitted)]
-        columns, tests, verdicts = _NO_COLUMNS, {}, ()
+        columns, tests = _NO_COLUMNS, dict[str, tuple[Any, ...]]()
+        verdicts: tuple[str, ...] = ()
         if self.detail:
             columns = evidence.columns(also=[verdict.path[-1] if verdict.path else 0], top=TOP)
             tests = {name: tuple(getattr(test, name) for test in verdict.tests) for name in _TEST_COLUMNS}
             verdicts = verdict_column(tree, verdict)
-        named = {*emitted, *(t for top in columns.tops.values() for t, _ in top), *(w for w in columns.wanted if w is not None)}
-        return Verified(
+        event = Verified(
             row, number, path, verdict.next_token if whole else None, verdict.next_source, tuple(emitted), committed, verdicts, tests,
             columns.p, columns.p_warped, columns.target_rank, columns.entropy, columns.wanted,
-            {str(node): top for node, top in columns.tops.items()}, {}, self.strings.new(named),
+            {str(node): top for node, top in columns.tops.items()}, {},
         )  # fmt: skip
+        return self._with_texts(event)
+
+    def _with_texts(self, event: Named) -> Named:
+        return replace(event, strings=self.strings.new(named_ids(event)))

@@ -43,7 +43,7 @@ class Knob:
             raise BadInput(f"{self.name} is not a number. {self._expected()}")
         if self.choices is not None and parsed not in self.choices:
             raise BadInput(f"{self.name}={value!r} is not a choice. {self._expected()}")
-        if self.minimum is not None and parsed < self.minimum or self.maximum is not None and parsed > self.maximum:
+        if (self.minimum is not None and parsed < self.minimum) or (self.maximum is not None and parsed > self.maximum):
             raise BadInput(f"{self.name}={value!r} is out of range. {self._expected()}")
         if self.check is not None:
             self.check(parsed)
@@ -88,7 +88,7 @@ def _article(kind: type) -> str:
 
 def knobs(thing: Callable[..., Any]) -> tuple[Knob, ...]:
     """Returns the knobs of a function or class: its keyword-only parameters annotated with `Annotated[type, Knob(...)]`."""
-    target = thing.__init__ if inspect.isclass(thing) else thing  # type: ignore[misc]
+    target = thing.__init__ if inspect.isclass(thing) else thing
     parameters = [p for p in inspect.signature(target).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
     # only these annotations are evaluated: the others may name types that are imported for type checking alone
     holder = type("Holder", (), {"__annotations__": {p.name: p.annotation for p in parameters if p.annotation is not p.empty}})

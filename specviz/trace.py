@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specviz.errors import BadFile
-from specviz.events import SCHEMA, Drafted, Event, Finished, Prefilled, Started, Verified, from_json, to_json
+from specviz.errors import BadFile, BadInput
+from specviz.events import SCHEMA, Drafted, Event, Finished, Prefilled, Started, Verified, from_json, named_ids, to_json
 
 MAX_BYTES = 256 * 1024 * 1024  # of JSON text, after decompression
 HEADER = "specviz_trace"
@@ -100,14 +100,18 @@ class Trace:
         return "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
 
     def save(self, path: str | Path) -> Path:
-        """Writes .jsonl, or .jsonl.gz when the name ends so; a file appears whole or not at all."""
+        """Writes .jsonl, or .jsonl.gz when the name ends so; a file appears whole or not at all. Raises BadInput where it cannot be written."""
         path = Path(path)
         data = self.dumps().encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
         partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(data)
-        return partial.replace(path)
+        try:
+            partial.write_bytes(data)
+            return partial.replace(path)
+        except OSError as problem:
+            partial.unlink(missing_ok=True)
+            raise BadInput(f"Could not write {path}: {problem.strerror or problem}. Choose a folder that exists and may be written to.") from None
 
     @classmethod
     def load(cls, path: str | Path, limit: int = MAX_BYTES) -> Trace:
@@ -129,7 +133,7 @@ class Trace:
             raise BadFile(f"{name} is empty. Expected a trace saved by specviz.")
         header = _parse(lines[0], name, 1)
         version = header.get(HEADER) if isinstance(header, dict) else None
-        if not isinstance(version, int):
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise BadFile(f"{name} is not a specviz trace: its first line has no {HEADER!r}.")
         if version > SCHEMA:
             raise BadFile(f"{name} was written by a newer specviz (format {version}; this one reads up to {SCHEMA}). Update specviz.")
@@ -150,15 +154,20 @@ class Trace:
         """Raises BadFile when events do not fit each other."""
         if not self.rows:
             raise BadFile(f"{name} holds no run.")
-        strings, sizes = self.strings, {}
+        once: set[tuple[Any, ...]] = set()
+        sizes: dict[tuple[int, int], int] = {}
         for event in self.events:
             if event.row not in self.rows:
                 raise BadFile(f"{name} holds an event of row {event.row}, which never started.")
+            key = (event.kind, event.row, getattr(event, "round", None))
+            if key in once:
+                raise BadFile(f"{name} holds the event {event.kind!r} of row {event.row} twice" + (f" for round {key[2]}." if key[2] is not None else "."))
+            once.add(key)
             if isinstance(event, Drafted):
                 sizes[event.row, event.round] = len(event.tokens)
             if isinstance(event, Verified) and event.verdicts and sizes.get((event.row, event.round)) != len(event.verdicts):
                 raise BadFile(f"{name}, round {event.round}: verified nodes do not match the drafted tree.")
-        lost = {t for e in self.events if isinstance(e, (Drafted, Finished)) for t in e.tokens} - strings.keys()
+        lost = {token for event in self.events for token in named_ids(event)} - self.strings.keys()
         if lost:
             raise BadFile(f"{name} has no text for token ids {sorted(lost)[:5]}.")
 
@@ -179,6 +188,15 @@ def _unpack(raw: bytes, name: str, limit: int) -> str:
 
 def _parse(line: str, name: str, number: int) -> Any:
     try:
-        return json.loads(line, parse_constant=lambda word: (_ for _ in ()).throw(ValueError(f"{word} is not JSON")))
+        record = json.loads(line, parse_constant=_refuse)
+        if "\\ud" in line.lower():  # half of a surrogate pair is valid JSON, but no text that could be shown
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadFile(f"{name}, line {number} holds half a character (a lone surrogate).") from None
     except (ValueError, RecursionError) as problem:
         raise BadFile(f"{name}, line {number} is not valid JSON: {str(problem)[:120]}.") from None
+    return record
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")

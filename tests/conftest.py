@@ -154,3 +154,32 @@ def real_model() -> Target:
 def prompts() -> list[str]:
     """Forty short prompts of this project's own."""
     return [json.loads(line)["prompt"] for line in (Path(__file__).parent / "data" / "prompts.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def random_heads(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Returns the folder of a random checkpoint of a learned method that fits the tiny target; skips a method it cannot make."""
+    from specviz.drafters.eagle_module import EagleLayer, EagleSizes
+    from specviz.drafters.heads import HeadConfig, save_head
+    from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
+
+    vocabulary = torch.arange(3, VOCAB, 2)
+    makers: dict[str, Callable[[], Any]] = {
+        "medusa": lambda: MedusaHeads(MedusaSizes(tiny_target.hidden_size, 4, 1, len(vocabulary))),
+        "eagle": lambda: EagleLayer(EagleSizes.of(tiny_target.text_config, len(vocabulary))),
+    }
+
+    @cache
+    def make(method: str) -> Path:
+        if method not in makers:
+            pytest.skip(f"no maker of a random {method} checkpoint in tests/conftest.py")
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            module = makers[method]()
+            for parameter in module.parameters():
+                torch.nn.init.normal_(parameter, std=0.2)
+        folder = tmp_path_factory.mktemp(method)
+        save_head(folder, HeadConfig(method, module.sizes.to_json(), tiny_target.fingerprint), module, vocabulary)
+        return folder
+
+    return make

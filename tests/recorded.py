@@ -29,7 +29,7 @@ def round_of(number: int, parents: Sequence[int], path: Sequence[int], *, cut: b
     drafted = {"scores": columns.get("scores", none), "candidate": columns.get("candidate", [True] * size), "pruned": columns.get("pruned", ())}
     emitted = [tokens[node] for node in path] + ([] if cut else [99])
     verdicts = ["root" if node == 0 else "accepted" if node in path else "rejected" if parents[node] in (0, *path) else "unreached" for node in range(size)]
-    tests = {"node": [node for node in range(1, size)], "reason": ["argmax" if node in path else "not_argmax" for node in range(1, size)]}
+    tests = {"node": list(range(1, size)), "reason": ["argmax" if node in path else "not_argmax" for node in range(1, size)]}
     texts = {str(token): columns.get("text", f" t{token}") for token in (*tokens, 99)}
     return (
         Drafted(row, number, tokens, parents, depths, ranks, drafted["scores"], none, ["eagle"] * size, drafted["candidate"], (), {}, drafted["pruned"], {}, {"draft": 0.01}, texts),
@@ -39,7 +39,10 @@ def round_of(number: int, parents: Sequence[int], path: Sequence[int], *, cut: b
 
 def trace_of(*rounds: tuple[Drafted, Verified], reason: str | None = "length", row: int = 0, top: Sequence[tuple[int, float]] = (), **meta: Any) -> Trace:
     """Returns a whole run by hand: a prompt of 3 tokens, the prefill's token 7 in 0.2 s, the rounds, and (with a reason) the end."""
-    events: list[Event] = [Started(row, "hello", (1, 2, 3), 100, META | meta, {"1": "a", "2": "b", "3": "c"}), Prefilled(row, 7, top, {"prefill": 0.2}, {"7": "seven"})]
+    events: list[Event] = [
+        Started(row, "hello", (1, 2, 3), 100, META | meta, {"1": "a", "2": "b", "3": "c"}),
+        Prefilled(row, 7, top, {"prefill": 0.2}, {"7": "seven"}),
+    ]
     events += [event for pair in rounds for event in pair]
     trace = Trace(events)
     if reason is not None:
@@ -68,7 +71,9 @@ class Knowing(Drafter):
             seen = yield TokenTree(tuple(tokens), tuple(parents), (1.0, *([0.2, 0.7] * len(told))))
 
 
-def run_tiny(target: Target, drafter: Drafter | None = None, *, sampling: Sampling | None = None, rule: str = "rejection", new: int = 24, detail: bool = True) -> Trace:
+def run_tiny(
+    target: Target, drafter: Drafter | None = None, *, sampling: Sampling | None = None, rule: str = "rejection", new: int = 24, detail: bool = True
+) -> Trace:
     """Returns the trace of a run of the tiny target on a fixed prompt; without a drafter it is plain decoding."""
     trace = Trace()
     drafter = drafter or build_drafter(target, parse_spec("autoregressive"))

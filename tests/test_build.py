@@ -45,7 +45,10 @@ def test_a_knob_of_the_shape_goes_to_the_shape(monkeypatch):
     assert str(parse_spec("shaped@chain:depth=3")) == "shaped@chain:depth=3"
 
 
-@pytest.mark.parametrize(("text", "expected"), [("nothing", "No drafter 'nothing'"), ("", "No drafter ''"), ("autoregressive@star", "No shape 'star'"), ("prompt_lookup:ngram", "not knob=value")])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("nothing", "No drafter 'nothing'"), ("", "No drafter ''"), ("autoregressive@star", "No shape 'star'"), ("prompt_lookup:ngram", "not knob=value")],
+)
 def test_a_bad_spec_string_names_itself(text, expected):
     with pytest.raises(BadInput, match=expected):
         parse_spec(text)
@@ -74,7 +77,7 @@ def test_the_default_shape_brings_the_drafters_own_defaults():
 
 def test_a_misspelt_knob_is_answered_with_all_that_fit(monkeypatch, tiny_target):
     real = parse_spec.__globals__["discover"]
-    everything = lambda package: {**real(package), "shaped": Shaped} if package.__name__.endswith("drafters") else real(package)  # noqa: E731
+    everything = lambda package: {**real(package), "shaped": Shaped} if package.__name__.endswith("drafters") else real(package)
     monkeypatch.setattr("specviz.build.discover", everything)
     with pytest.raises(BadInput, match=r"'nodez'.*nodes, depth, top_k"):
         parse_spec("shaped@dynamic:nodez=3")

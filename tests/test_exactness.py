@@ -198,17 +198,17 @@ def test_outcomes_sum_up_to_one_and_follow_the_lengths():
             return "low"
         return f"high {u.draw(torch.tensor([0.5, 0.0, 1.5]), 0, 'b')}"
 
-    found = dict((result, weight) for weight, result in outcomes(play))
+    found = {result: weight for weight, result in outcomes(play)}
     assert found == pytest.approx({"low": 0.3, "high 0": 0.7 * 0.25, "high 2": 0.7 * 0.75})
 
 
 def test_the_same_key_is_the_same_number():
-    found = [(weight, result) for weight, result in outcomes(lambda u: (u(0, "a") < 0.5, u(0, "a") < 0.2, 0.7 > u(0, "a")))]
+    found = [(weight, result) for weight, result in outcomes(lambda u: (u(0, "a") < 0.5, u(0, "a") < 0.2, 0.7 > u(0, "a")))]  # noqa: SIM300
     expected = {(True, True, True): 0.2, (True, False, True): 0.3, (False, False, True): 0.2, (False, False, False): 0.3}
     assert {result: weight for weight, result in found} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("compare", [lambda u: u < 0.25, lambda u: u <= 0.25, lambda u: u > 0.25, lambda u: u >= 0.25, lambda u: 0.25 > u])
+@pytest.mark.parametrize("compare", [lambda u: u < 0.25, lambda u: u <= 0.25, lambda u: u > 0.25, lambda u: u >= 0.25, lambda u: 0.25 > u])  # noqa: SIM300
 def test_every_comparison_cuts(compare):
     piece = Piece(0.0, 1.0)
     compare(piece)
@@ -216,5 +216,5 @@ def test_every_comparison_cuts(compare):
 
 
 def test_a_verdict_without_tests_is_fine():
-    always = lambda tree, evidence: Verdict((), evidence.choice(0), (Decision(0, "root", ""),))  # noqa: E731
+    always = lambda tree, evidence: Verdict((), evidence.choice(0), (Decision(0, "root", ""),))
     assert exactness(P, drafts(Q, line, sampled=True), always, length=2).worst < EXACT

@@ -40,7 +40,7 @@ def commands(text: str) -> list[list[str]]:
 def test_every_command_of_the_readme_exists(words):
     plain, given = take_knobs(words)
     args = build_parser().parse_args(plain)
-    assert set(prefix for prefix, values in given.items() if values) <= set(args.prefixes)
+    assert {prefix for prefix, values in given.items() if values} <= set(args.prefixes)
     for text in split_specs(getattr(args, "drafters", None) or getattr(args, "drafter", None) or ""):
         check_spec(parse_spec(text))
     if getattr(args, "shape", None):

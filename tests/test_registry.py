@@ -107,10 +107,12 @@ def test_one_file_is_enough_and_helpers_are_not_found(tmp_path, monkeypatch):
     (package / "helper.py").write_text("def other(): ...\n")
     (package / "two_words.py").write_text("class TwoWords: ...\n")
     (package / "borrowed.py").write_text("from made_for_a_test.two_words import TwoWords as Borrowed\n")
-    (package / "single.py").write_text(textwrap.dedent('''
+    (package / "single.py").write_text(
+        textwrap.dedent('''
         def single():
             """One."""
-    '''))
+    ''')
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import made_for_a_test
 

@@ -30,7 +30,9 @@ def test_every_temperature_gives_a_distribution(temperature):
     assert float(p[6, 7]) == 1.0
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.0, top_k=20), Sampling(1.3, top_p=0.6), Sampling(0.8, top_p=0.9, top_k=50), Sampling(1.0, top_p=1e-6)])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(0.7), Sampling(1.0, top_k=20), Sampling(1.3, top_p=0.6), Sampling(0.8, top_p=0.9, top_k=50), Sampling(1.0, top_p=1e-6)]
+)
 def test_warping_equals_transformers_own(sampling):
     from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 

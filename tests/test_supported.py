@@ -84,7 +84,15 @@ def test_a_model_that_cannot_verify_a_tree_is_refused_when_it_is_loaded(tmp_path
     """Keys and values of different widths pass every look at the configuration; the check with a small tree finds them."""
     from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
-    sizes = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 32, "moe_intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    sizes = {
+        "vocab_size": 320,
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "moe_intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    }
     heads = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 4, "first_k_dense_replace": 1}
     model = DeepseekV3ForCausalLM(DeepseekV3Config(**sizes, **heads, bos_token_id=1, eos_token_id=2))
     model.save_pretrained(tmp_path)

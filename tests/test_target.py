@@ -16,7 +16,17 @@ from specviz.target import PREFILL_CHUNK, Target, pick_device
 from specviz.tree import TokenTree, chain
 
 TOLERANCE = 1e-3
-MODELS = [("llama", "sdpa"), ("llama", "eager"), ("llama", "tree"), ("qwen3", "sdpa"), ("qwen3", "eager"), ("qwen3", "tree"), ("mistral", "sdpa"), ("mistral", "eager"), ("mistral", "tree")]
+MODELS = [
+    ("llama", "sdpa"),
+    ("llama", "eager"),
+    ("llama", "tree"),
+    ("qwen3", "sdpa"),
+    ("qwen3", "eager"),
+    ("qwen3", "tree"),
+    ("mistral", "sdpa"),
+    ("mistral", "eager"),
+    ("mistral", "tree"),
+]
 
 
 def worst(target: Target, prefix: list[int], tree: TokenTree, logits: torch.Tensor) -> float:

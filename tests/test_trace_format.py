@@ -7,13 +7,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from recorded import run_tiny
 
 from specviz.acceptance.base import VERDICTS
 from specviz.events import KINDS, REASONS, SCHEMA
 from specviz.record import _TEST_COLUMNS
 from specviz.target import Target
 from specviz.trace import HEADER, MAX_BYTES
-from tests.recorded import run_tiny
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")

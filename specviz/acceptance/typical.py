@@ -20,7 +20,10 @@ def typical(
     *,
     epsilon: Annotated[float, Knob("Epsilon", "Largest probability that a token can be asked for.", 0.0, 1.0, 0.01)] = 0.09,
     delta: Annotated[float, Knob("Delta", "Scales the entropy limit delta * exp(-H).", 0.0, 1.0, 0.01)] = 0.3,
-    bonus: Annotated[str, Knob("Bonus token", "sampled: drawn from the target; argmax: its most likely token (Medusa's default).", choices=("sampled", "argmax"), advanced=True)] = "sampled",
+    bonus: Annotated[
+        str,
+        Knob("Bonus token", "sampled: drawn from the target; argmax: its most likely token (Medusa's default).", choices=("sampled", "argmax"), advanced=True),
+    ] = "sampled",
 ) -> Verdict:
     """Accepts what the target finds plausible enough: p > min(epsilon, delta * exp(-H)). LOSSY above temperature 0.
 
@@ -44,6 +47,8 @@ def typical(
             tests.append(Test(child, ACCEPTED if own > limit else REJECTED, "typical" if own > limit else "below_typical_limit", p=own, limit=limit))
     end = max(reached, key=lambda node: (tree.depths[node], reached[node]))
     path = tree.path_to(end)
-    tests = [test if test.verdict == REJECTED or test.node in path else Test(test.node, PASSED, "longer_path_won", p=test.p, limit=test.limit) for test in tests]
+    tests = [
+        test if test.verdict == REJECTED or test.node in path else Test(test.node, PASSED, "longer_path_won", p=test.p, limit=test.limit) for test in tests
+    ]
     next_token = evidence.choice(end) if bonus == "sampled" else evidence.argmax[end]
     return Verdict(path, next_token, tuple(tests))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from specviz.analysis.words import probability, quoted
+from specviz.errors import BadFile
 from specviz.events import Drafted, Verified
 
 VERDICTS = {
@@ -77,12 +78,18 @@ class Case:
     def verdict(self, node: int) -> str:
         """The recorded verdict; "cut" for a node that the rule accepted, but that the end of the text left out."""
         verdict = self.verified.verdicts[node]
+        if verdict not in VERDICTS:
+            raise BadFile(f"Round {self.verified.round}: the verdict {verdict!r} of node {node} is unknown. Expected one of: {', '.join(VERDICTS)}.")
         return "cut" if verdict == "accepted" and node not in self.verified.path else verdict
+
+    def raw(self, parent: int, token: int | None) -> float | None:
+        """The target's own probability of a token after `parent`, None when it is not among those recorded."""
+        return next((p for other, p in self.verified.tops.get(str(parent), ()) if other == token), None)
 
     def wanted(self, parent: int) -> str:
         """The target's own token after `parent`, with its probability where that is recorded."""
         token = self.verified.wanted[parent]
-        raw = dict(map(tuple, self.verified.tops.get(str(parent), ()))).get(token)
+        raw = self.raw(parent, token)
         for child in self.children(parent):
             warped = self.verified.p_warped[child]
             if self.drafted.tokens[child] == token and not self.greedy and warped is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from specviz.analysis.acceptance import DepthAcceptance, acceptance_by_depth, add_counts
 from specviz.analysis.timeline import DECODING, timeline
-from specviz.errors import BadFile
 from specviz.events import Drafted, Verified
 from specviz.trace import Trace
 
@@ -111,10 +110,10 @@ def seconds_by_phase(trace: Trace, row: int = 0) -> dict[str, float | None]:
     """Returns seconds per phase, `total` (prefill and decoding) and `wall` (None while the run goes on)."""
     spent: dict[str, float] = dict.fromkeys(("prefill", *DECODING, "record"), 0.0)
     first = trace.prefilled(row)
-    charged: Iterable[Mapping[str, float]] = (e.seconds for e in trace.events if isinstance(e, Verified) and e.row == row)
+    charged: Iterable[Mapping[str, float | None]] = (e.seconds for e in trace.events if isinstance(e, Verified) and e.row == row)
     for seconds in ([first.seconds] if first else []) + list(charged):
         for name, value in seconds.items():
-            spent[name] = spent.get(name, 0.0) + value
+            spent[name] = spent.get(name, 0.0) + (value or 0.0)
     total = spent["prefill"] + sum(spent[name] for name in DECODING)
     end = trace.finished(row)
     return {**spent, "total": total, "wall": end.seconds.get("wall") if end else None}
@@ -166,21 +165,12 @@ def baseline_record(trace: Trace, row: int = 0) -> dict[str, Any]:
 
 
 def baseline_of(trace: Trace, row: int = 0) -> Baseline | None:
-    """Returns the baseline that a trace carries, None when none was run. Raises BadFile when its fields do not fit."""
+    """Returns the baseline that a trace carries, None when none was run."""
     end = trace.finished(row)
     record = end.baseline if end else None
     if record is None:
         return None
-    tokens, seconds = record.get("tokens"), record.get("seconds")
-    times, ids = record.get("times") or (), record.get("token_ids") or ()
-    lists = isinstance(times, (list, tuple)) and isinstance(ids, (list, tuple)) and all(map(_number, times))
-    if not isinstance(tokens, int) or not isinstance(seconds, Mapping) or not all(map(_number, seconds.values())) or not lists:
-        raise BadFile("The trace's baseline is damaged. Expected whole `tokens`, `seconds` by phase and a list of `times`.")
-    return Baseline(tokens, dict(seconds), tuple(times), tuple(ids))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return Baseline(record["tokens"], dict(record["seconds"]), tuple(record.get("times") or ()), tuple(record.get("token_ids") or ()))
 
 
 def measured_speedup(trace: Trace, row: int = 0) -> float | None:

@@ -31,5 +31,5 @@ def timeline(trace: Trace, row: int = 0) -> Timeline:
         if isinstance(event, Verified) and event.row == row:
             forwards.append(forwards[-1] + 1)
             tokens.append(tokens[-1] + len(event.emitted))
-            seconds.append(seconds[-1] + sum(event.seconds.get(name, 0.0) for name in DECODING))
+            seconds.append(seconds[-1] + sum(event.seconds.get(name) or 0.0 for name in DECODING))
     return Timeline(tuple(forwards), tuple(tokens), tuple(seconds))

@@ -79,7 +79,7 @@ def _drawn(case: Case, node: int) -> Why:
     test = case.tests[node]
     u = "" if test["uniform"] is None else f" (u = {probability(test['uniform'])})"
     more = ["The draw uses the target's own distribution, so the text is the one that plain sampling with this seed would give."]
-    if test["residual_p"] is not None and test["residual_p"] != test["p"]:
+    if test["residual_p"] is not None and probability(test["residual_p"]) != probability(test["p"]):
         more.append(f"Seen one by one: with its rejected siblings ruled out, its chance was {probability(test['residual_p'])}.")
     return Why("accepted", f"Accepted: the target drew exactly this token{u}; it had {is_worth('p', test['p'])}.", tuple(more))
 
@@ -104,11 +104,10 @@ def _residuals(case: Case, node: int) -> list[str]:
     if test["q"] is None:
         more.append("The draft proposed it with certainty, so q = 1 and its chance is p itself.")
     before = [n for n in case.children(case.drafted.parents[node])[: case.drafted.ranks[node]] if n in case.tests]
-    if before and (test["p"] != test["residual_p"] or test["q"] != test["residual_q"]):
-        change = f"p from {probability(test['p'])} to {probability(test['residual_p'])}"
-        if test["q"] is not None and test["q"] != test["residual_q"]:
-            change += f", q from {probability(test['q'])} to {probability(test['residual_q'])}"
-        more.append(f"{len(before)} sibling{'s' * (len(before) > 1)} rejected before it changed what is left: {change}.")
+    pairs = [(name, probability(test[name]), probability(test[f"residual_{name}"])) for name in ("p", "q") if test[name] is not None]
+    changes = [f"{name} from {full} to {left}" for name, full, left in pairs if full != left]
+    if before and changes:
+        more.append(f"{len(before)} sibling{'s' * (len(before) > 1)} rejected before it changed what is left: {', '.join(changes)}.")
     return more
 
 
@@ -131,13 +130,13 @@ def _above_limit(case: Case, node: int) -> Why:
 
 def _typical(case: Case, node: int) -> Why:
     p, limit = apart(case.tests[node]["p"], case.tests[node]["limit"])
-    more = "The limit is min(epsilon, delta · exp(-H)): the less sure the target is, the lower. Nothing is drawn, so this rule changes the distribution of the text."
+    more = "The limit is min(epsilon, delta · exp(−H)): the less sure the target is, the lower. Nothing is drawn, so this rule changes the distribution of the text."
     return Why("accepted", f"Accepted: its p = {p} is above the limit {limit}, and no other path is better.", (more,))
 
 
 def _below_typical_limit(case: Case, node: int) -> Why:
     p, limit = apart(case.tests[node]["p"], case.tests[node]["limit"])
-    more = "The limit is min(epsilon, delta · exp(-H)): the surer the target is, the more it asks for."
+    more = "The limit is min(epsilon, delta · exp(−H)): the surer the target is, the more it asks for."
     return Why("rejected", f"Rejected: its p = {p} is not above the limit {limit}.", (more,))
 
 
@@ -175,11 +174,11 @@ def why_bonus(case: Case) -> Why:
     """Returns why the round's last token is what it is, and whether the draft had thought of it."""
     token, end, accepted = case.verified.bonus, case.end, len(case.verified.path)
     after = case.node(end)
-    raw = dict(map(tuple, case.verified.tops.get(str(end), ()))).get(token)
+    raw = case.raw(end, token)
     p = f" (p{' before temperature' if case.warps and not case.greedy else ''} = {probability(raw)})" if raw is not None else ""
     if case.verified.bonus_source == "residual":
         headline = f"Bonus: drawn from what the rejected candidates left of the target's distribution after {after}{p}."
-        more = ["That is max(0, p - q), renormalised. It keeps the text distributed as without drafting."]
+        more = ["That is max(0, p − q), renormalised. It keeps the text distributed as without drafting."]
     else:
         argmax = case.greedy or case.rule.get("knobs", {}).get("bonus") == "argmax"
         how = "the target's most likely token" if argmax else "the target's own draw"
@@ -213,7 +212,7 @@ def why_pruned(case: Case, place: int) -> Why:
 
 def why_first(first: Prefilled, strings: Mapping[int, str]) -> Why:
     """Returns why the first token belongs to no round."""
-    p = dict(map(tuple, first.top)).get(first.token)
+    p = next((p for token, p in first.top if token == first.token), None)
     headline = "Plain: the first token comes from reading the prompt" + (f" (p = {probability(p)})." if p is not None else ".")
     return Why("plain", headline, ("It belongs to no round and is not counted in tau.",))
 

@@ -13,7 +13,7 @@ from specviz.checkpoints._config import layer_config, layer_sizes, whole
 from specviz.checkpoints._llama import foreign, has_biases, layer_names, layer_shapes, read_layer
 from specviz.checkpoints._sidecar import restore
 from specviz.checkpoints._vocabulary import mapping_problems, marks, offsets, read_mapping
-from specviz.checkpoints.base import ERROR, Head, Problem, half
+from specviz.checkpoints.base import ERROR, Head, Problem
 from specviz.drafters._eagle3_module import Eagle3Sizes
 from specviz.errors import BadFile, BadInput
 
@@ -39,7 +39,7 @@ class Layout:
     tap_count: int
     biased: bool
     fc_bias: bool
-    flags: Mapping[str, bool]
+    flags: Mapping[str, Any]  # of FLAGS, each true or false
 
     def expected(self, own_rows: bool) -> dict[str, tuple[int, ...]]:
         d, wide = self.sizes["hidden"], self.feature * self.tap_count
@@ -189,8 +189,8 @@ def read_eagle3(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any
     notes = ("d2t was read as target ids, not offsets.",) if mapping.kind == "absolute" else ()
     head = Head("eagle3", sizes, weights, mapping.ids, taps, base, notes=notes)
     restored = restore(head, files.folder)
-    assert isinstance(restored.sizes, Eagle3Sizes)
-    return restored if restored.sizes.taps else replace(restored, sizes=replace(restored.sizes, taps=restored.taps))
+    kept = restored.sizes_as(Eagle3Sizes)
+    return restored if kept.taps else replace(restored, sizes=replace(kept, taps=restored.taps))
 
 
 def _outside(layout: Layout, own_rows: bool, own_embedding: bool) -> list[str]:
@@ -199,15 +199,14 @@ def _outside(layout: Layout, own_rows: bool, own_embedding: bool) -> list[str]:
 
 
 def foreign_tensors(head: Head, layer: str, target: TargetFiles | None) -> dict[str, Tensor]:
-    """Returns the head's tensors for either form, fp16, with d2t and t2d for a reduced vocabulary."""
-    sizes = head.sizes
-    assert isinstance(sizes, Eagle3Sizes)
+    """Returns the head's tensors for either form, with d2t and t2d for a reduced vocabulary."""
+    sizes = head.sizes_as(Eagle3Sizes)
     inside = layer_names(NORMS, sizes.qkv_bias)
-    tensors = {layer + foreign(name) if name in inside else name: half(name, tensor).clone() for name, tensor in head.weights.items()}
+    tensors = {layer + foreign(name) if name in inside else name: tensor for name, tensor in head.weights.items()}
     if not sizes.own_rows:
         if target is None:
             raise BadInput("This head uses rows of the target's LM head, which the format needs. Name the target: --target FOLDER.")
-        tensors[ROWS] = half(ROWS, target.rows[head.vocabulary]).clone()
+        tensors[ROWS] = target.rows[head.vocabulary]
     vocab = full_vocab(head, target)
     if int(head.vocabulary.max()) >= vocab:
         raise BadFile(f"The draft vocabulary names token {int(head.vocabulary.max())}, but the target has {vocab}. The head belongs to another model.")
@@ -218,8 +217,7 @@ def foreign_tensors(head: Head, layer: str, target: TargetFiles | None) -> dict[
 
 def full_vocab(head: Head, target: TargetFiles | None) -> int:
     """Returns the target's vocabulary size: from the target, else from the head itself."""
-    sizes = head.sizes
-    assert isinstance(sizes, Eagle3Sizes)
+    sizes = head.sizes_as(Eagle3Sizes)
     if target is not None:
         return target.vocab
     if sizes.vocab:
@@ -229,8 +227,7 @@ def full_vocab(head: Head, target: TargetFiles | None) -> int:
 
 def layer_and_flags(head: Head, target: TargetFiles | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns (the layer's Llama config, the keys that only EAGLE-3 has); flags are always written, as loaders disagree on their defaults."""
-    sizes = head.sizes
-    assert isinstance(sizes, Eagle3Sizes)
+    sizes = head.sizes_as(Eagle3Sizes)
     flags: dict[str, Any] = {name: getattr(sizes, name) for name in FLAGS} | {"draft_vocab_size": sizes.draft_vocab}
     taps = head.taps or sizes.taps or (target.default_taps if target else ())
     if taps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,7 +156,9 @@ def load_pickle(file: Path) -> Mapping[str, Tensor]:
     if not mapped and file.stat().st_size > MAX_PLAIN_PICKLE:
         raise BadFile(f"{file.name} is an old-style pickle of {file.stat().st_size >> 30} GiB, more than is read at once. Convert it to safetensors first.")
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True, mmap=True if mapped else None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch remarks on odd pickle protocols; what matters is whether the file reads
+            found = torch.load(file, map_location="cpu", weights_only=True, mmap=True if mapped else None)
     except pickle.UnpicklingError as problem:
         if "truncated" in str(problem):
             raise BadFile(f"{file.name} is truncated. Fetch it again and compare its size.") from None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -152,9 +151,8 @@ def known_vocabulary(files: Files, target: TargetFiles | None) -> int:
 
 def official_blocks(head: Head, prefix: str) -> dict[str, Tensor]:
     """Returns the blocks under the official names; raises BadInput for heads whose blocks differ."""
-    sizes = head.sizes
-    assert isinstance(sizes, MedusaSizes)
-    found = {}
+    sizes = head.sizes_as(MedusaSizes)
+    found: dict[str, Tensor] = {}
     for i in range(sizes.heads):
         for part in ("weight", "bias"):
             row = [head.weights[f"heads.{i}.{b}.linear.{part}"] for b in range(sizes.blocks)]
@@ -166,8 +164,7 @@ def official_blocks(head: Head, prefix: str) -> dict[str, Tensor]:
 
 def full_rows(head: Head, target: TargetFiles | None) -> list[Tensor]:
     """Returns the LM matrix of every head over the whole vocabulary: its own, or the target's."""
-    sizes = head.sizes
-    assert isinstance(sizes, MedusaSizes)
+    sizes = head.sizes_as(MedusaSizes)
     if sizes.own_rows:
         if not torch.equal(head.vocabulary, torch.arange(len(head.vocabulary))):
             raise BadInput("This head has LM matrices over a reduced vocabulary, which the official form cannot hold. Use --to medusa_vllm.")
@@ -176,13 +173,3 @@ def full_rows(head: Head, target: TargetFiles | None) -> list[Tensor]:
     if target is None:
         raise BadInput("This head shares the target's LM head, whose rows the format needs. Name the target: --target FOLDER.")
     return [target.rows] * sizes.heads
-
-
-def named(head: Head, target: TargetFiles | None) -> Head:
-    """Returns the head with the target's name filled in where it has none."""
-    return replace(head, base=head.base or (target.name if target else None))
-
-
-def prepare(out: Path) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    return out

@@ -40,11 +40,11 @@ def read_mapping(files: Files, vocab: int, draft_vocab: int) -> DraftVocabulary:
     """Returns the mapping of a checkpoint. Raises BadFile when d2t makes sense neither as offsets nor as ids."""
     if "d2t" not in files:
         if draft_vocab != vocab:
-            raise BadFile(f"The head has {draft_vocab} of {vocab} tokens but no d2t, so its columns cannot be named. Add d2t and t2d from its training run.")
+            raise BadFile(f"The head has {draft_vocab} of {vocab} tokens but no d2t, so its columns cannot be named: add d2t and t2d from its training run.")
         return DraftVocabulary(torch.arange(vocab), "none")
     d2t = files.tensor("d2t").long()
     if d2t.shape != (draft_vocab,):
-        raise BadFile(f"d2t has shape {list(d2t.shape)}, expected [{draft_vocab}], one entry per draft token. It belongs to another head.")
+        raise BadFile(f"d2t has shape {list(d2t.shape)}, expected [{draft_vocab}], one entry per draft token: it belongs to another head.")
     t2d = files.tensor("t2d").bool() if files.shape("t2d") == (vocab,) else None
     shifted = torch.arange(draft_vocab) + d2t
     if _fits(shifted, vocab, t2d):
@@ -54,7 +54,7 @@ def read_mapping(files: Files, vocab: int, draft_vocab: int) -> DraftVocabulary:
     if _fits(shifted, vocab, None):
         return DraftVocabulary(shifted, "offset")
     raise BadFile(
-        f"d2t gives no set of {draft_vocab} different token ids below {vocab}, neither as offsets nor as ids. Take d2t and t2d from the head's training run."
+        f"d2t gives no set of {draft_vocab} different token ids below {vocab}, neither as offsets nor as ids: take d2t and t2d from the head's training run."
     )
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "eagle": (EagleSizes, EagleLayer),
     "eagle3": (Eagle3Sizes, Eagle3Layer),
 }
+S = TypeVar("S", MedusaSizes, HydraSizes, EagleSizes, Eagle3Sizes)
 ERROR, WARNING = "error", "warning"
 FP16_LIMIT = 65504.0
 
@@ -67,6 +68,12 @@ class Head:
     fingerprint: Fingerprint | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def sizes_as(self, kind: type[S]) -> S:
+        """Returns the sizes as those of one method; raises BadInput for a head of another."""
+        if not isinstance(self.sizes, kind):
+            raise BadInput(f"This is a {self.method} head, expected one with {kind.__name__}.")
+        return self.sizes
 
 
 class Format(ABC):
@@ -117,10 +124,3 @@ def expected_shapes(method: str, sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """Returns {name: shape} of our module's tensors without allocating them."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in make_module(method, sizes).state_dict().items()}
-
-
-def half(name: str, tensor: Tensor) -> Tensor:
-    """Returns the tensor as fp16 for a file; raises BadFile when a number in it does not fit."""
-    if tensor.numel() and not bool((tensor.detach().float().abs() <= FP16_LIMIT).all()):
-        raise BadFile(f"{name} holds numbers that are not finite or beyond {FP16_LIMIT:g}, the largest in fp16. The head is damaged or was never fit for fp16.")
-    return tensor.detach().to("cpu", torch.float16).contiguous()

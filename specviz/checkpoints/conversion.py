@@ -7,6 +7,8 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from specviz.checkpoints._files import open_files
 from specviz.checkpoints._target import TargetFiles, open_target
 from specviz.checkpoints.base import ERROR, Head
@@ -48,38 +50,55 @@ def convert(path: str | Path, to: str, out: str | Path, target: str | Path | Tar
 
     `target` is needed where a format holds what ours shares with the target. Raises BadInput for a format that cannot hold the head.
     """
-    known, opened = formats(), _opened(target)
-    if to not in known:
-        raise BadInput(f"No format {to!r}. There are: {', '.join(known)}.")
+    if to not in formats():
+        raise BadInput(f"No format {to!r}. There are: {', '.join(formats())}.")
+    opened = _opened(target)
     head = load(path, opened)
+    return Converted(write(head, to, Path(out).expanduser(), opened), to, head, head.notes)
+
+
+def write(head: Head, to: str, out: Path, target: TargetFiles | None) -> Path:
+    """Writes a head in a format, as a whole or not at all; returns the folder."""
+    known = formats()
     if known[to].method not in ("any", head.method):
         fits = [name for name, form in known.items() if form.method in ("any", head.method)]
-        raise BadInput(f"{path} holds a {head.method} head, which cannot become {to}. Formats for it: {', '.join(fits)}.")
-    place = Path(out).expanduser()
-    if place.exists() and any(place.iterdir()):
-        raise BadInput(f"{place} is not empty. Give a new folder, so that no file of another checkpoint stays beside this one.")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".convert-") as scratch:
-        made = Path(scratch) / place.name
-        known[to].write(head, made, opened)
-        if place.exists():
-            place.rmdir()
-        made.rename(place)
-    return Converted(place, to, head, head.notes)
+        raise BadInput(f"This is a {head.method} head, which cannot become {to}. Formats for it: {', '.join(fits)}.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} is not empty. Give a new folder, so that no file of another checkpoint stays beside this one.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".convert-") as scratch:
+        made = Path(scratch) / out.name
+        known[to].write(head, made, target)
+        if out.exists():
+            out.rmdir()
+        made.rename(out)
+    return out
 
 
 def export_vllm(path: str | Path, out: str | Path, target: str | Path | TargetFiles, length: int | None = None) -> Snippet:
-    """Writes the head as vLLM loads it, with its speculative_config in vllm.json, and returns what to pass to vLLM."""
+    """Writes the head as vLLM loads it, with its speculative_config in vllm.json, and returns what to pass to vLLM.
+
+    vLLM's EAGLE layer has no fc bias and refuses one, so it is left out, and the snippet says so.
+    """
     opened = _opened(target)
     head = load(path, opened)
     if head.method not in VLLM_FORMS:
         raise BadInput(f"vLLM cannot run {head.method} heads. It runs: {', '.join(VLLM_FORMS)}.")
     chosen = draft_length(head, length)
-    done = convert(path, VLLM_FORMS[head.method], out, opened)
+    served = _without_fc_bias(head)
+    folder = write(served, VLLM_FORMS[head.method], Path(out).expanduser(), opened)
     name = str(opened.files.folder) if opened else head.base or "TARGET"
-    snippet = vllm_snippet(head, done.folder.resolve(), name, chosen)
-    (done.folder / SERVING).write_text(json.dumps(snippet.config, indent=1) + "\n")
+    notes = () if served is head else ("fc.bias was left out, which vLLM's EAGLE layer cannot take: expect lower acceptance than measured here.",)
+    snippet = vllm_snippet(head, folder.resolve(), name, chosen, notes)
+    (folder / SERVING).write_text(json.dumps(snippet.config, indent=1) + "\n")
     return snippet
+
+
+def _without_fc_bias(head: Head) -> Head:
+    bias = head.weights.get("fc.bias")
+    if head.method != "eagle" or bias is None or not bool(bias.any()):
+        return head
+    return replace(head, weights={**head.weights, "fc.bias": torch.zeros_like(bias)})
 
 
 def _opened(target: str | Path | TargetFiles | None) -> TargetFiles | None:

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "fusion_fc.": "an EAGLE-1 head of the speculators library",
     "mtp_layers.": "a multi-token-prediction (MTP) head",
     "mtp.": "a multi-token-prediction (MTP) head",
+    "model.layers.": "a whole model and no head",
 }
 
 
@@ -54,9 +55,9 @@ def detect(files: Files) -> tuple[str, Format]:
             return name, known[name]
     for prefix, what in ELSEWHERE.items():
         if any(name.startswith(prefix) for name in files.entries):
-            raise BadFile(f"{files.folder} holds {what}, which is not supported. Formats: {', '.join(known)}.")
+            raise BadFile(f"{files.folder} holds {what}. What can be read: {', '.join(known)}.")
     seen = ", ".join(sorted(files.entries)[:4]) or "no tensors"
-    raise BadFile(f"{files.folder} holds no head of a known format (it has {seen} ...). Formats: {', '.join(known)}.")
+    raise BadFile(f"{files.folder} holds no head of a known format (it has {seen} ...). What can be read: {', '.join(known)}.")
 
 
 def inspect(path: str | Path, target: str | Path | TargetFiles | None = None) -> Diagnosis:
@@ -70,14 +71,28 @@ def inspect(path: str | Path, target: str | Path | TargetFiles | None = None) ->
         name, form = detect(files)
     except BadFile as problem:
         return Diagnosis(str(path), None, "not readable as a head", {}, (Problem("unreadable", str(problem), ERROR),))
-    found, sizes = [], {}
+    found = [*_problems(form, files, opened), *_origin_problems(name, files, opened)]
+    return Diagnosis(str(path), name, summary(form), _sizes(form, files, found), tuple(found))
+
+
+def _problems(form: Format, files: Files, target: TargetFiles | None) -> list[Problem]:
+    found: list[Problem] = []
     try:
-        sizes = form.sizes(files)
-        found += form.problems(files, opened)
+        for problem in form.problems(files, target):  # one by one: what was found before a failure stays
+            found.append(problem)  # noqa: PERF402
     except SpecvizError as problem:
         found.append(Problem("unreadable", str(problem), ERROR))
-    found += _origin_problems(name, files, opened)
-    return Diagnosis(str(path), name, summary(form), sizes, tuple(found))
+    return found
+
+
+def _sizes(form: Format, files: Files, found: list[Problem]) -> Mapping[str, Any]:
+    """Returns what can be counted; nothing where the problems already say that it cannot."""
+    try:
+        return form.sizes(files)
+    except SpecvizError as problem:
+        if not any(p.level == ERROR for p in found):
+            found.append(Problem("unreadable", str(problem), ERROR))
+        return {}
 
 
 def _origin_problems(name: str, files: Files, target: TargetFiles | None) -> list[Problem]:

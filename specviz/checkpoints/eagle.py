@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
 
 from specviz.checkpoints._checks import check_embedding, check_finite, check_hidden, check_rope, check_shapes, check_vocabulary
 from specviz.checkpoints._config import layer_config, layer_sizes, whole
 from specviz.checkpoints._llama import has_biases, layer_names, layer_shapes, read_layer
-from specviz.checkpoints._medusa import named, prepare
-from specviz.checkpoints._sidecar import restore, write_sidecar
-from specviz.checkpoints.base import ERROR, Format, Head, Problem, half
+from specviz.checkpoints._sidecar import restore
+from specviz.checkpoints._write import named, write_checkpoint
+from specviz.checkpoints.base import ERROR, Format, Head, Problem
 from specviz.drafters.eagle_module import EagleSizes
 
 if TYPE_CHECKING:
@@ -72,20 +70,17 @@ class Eagle(Format):
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes config.json and model.safetensors; the target's embeddings are added when it is named (official loaders want them)."""
-        sizes = head.sizes
-        assert isinstance(sizes, EagleSizes)
-        head = named(head, target)
+        sizes, head = head.sizes_as(EagleSizes), named(head, target)
         vocab = target.vocab if target else max(len(head.vocabulary), int(head.vocabulary.max()) + 1)
         names = {mine: LAYER + theirs for mine, theirs in layer_names(NORMS, sizes.qkv_bias).items()} | {"fc.weight": "fc.weight"}
-        tensors = {theirs: half(theirs, head.weights[mine]).clone() for mine, theirs in names.items()}
+        tensors = {theirs: head.weights[mine] for mine, theirs in names.items()}
         biased = bool(head.weights["fc.bias"].any())
         if biased:
-            tensors["fc.bias"] = half("fc.bias", head.weights["fc.bias"]).clone()
+            tensors["fc.bias"] = head.weights["fc.bias"]
         if target is not None:
-            tensors[EMBED] = half(EMBED, target.embedding).clone()
-        save_file(tensors, prepare(out) / "model.safetensors")
-        (out / "config.json").write_text(json.dumps(_config(head, vocab, target, biased), indent=1) + "\n")
-        write_sidecar(head, out)
+            tensors[EMBED] = target.embedding
+        config = {"architectures": ["LlamaForCausalLM"], **layer_config(sizes, vocab, target), "bias": biased, "base_model_name_or_path": head.base}
+        write_checkpoint(out, head, config | ({"qkv_bias": True} if sizes.qkv_bias else {}), tensors)
 
     def config(self, files: Files) -> Mapping[str, Any]:
         """Returns the Llama config: the whole file, or its part "model" in the form that vLLM's first engine wanted."""
@@ -95,15 +90,6 @@ class Eagle(Format):
     def vocab(self, files: Files) -> int:
         config = self.config(files)
         return whole(config, "vocab_size", (files.shape(EMBED) or (None,))[0])
-
-
-def _config(head: Head, vocab: int, target: TargetFiles | None, biased: bool) -> dict[str, Any]:
-    sizes = head.sizes
-    assert isinstance(sizes, EagleSizes)
-    config = {"architectures": ["LlamaForCausalLM"], **layer_config(sizes, vocab, target), "bias": biased, "base_model_name_or_path": head.base}
-    if sizes.qkv_bias:
-        config["qkv_bias"] = True
-    return config
 
 
 def _base(config: Mapping[str, Any]) -> str | None:

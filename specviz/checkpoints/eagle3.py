@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import save_file
-
 from specviz.checkpoints._eagle3 import FC, eagle3_problems, find_layout, foreign_tensors, found_taps, layer_and_flags, read_eagle3
-from specviz.checkpoints._medusa import named, prepare
-from specviz.checkpoints._sidecar import write_sidecar
+from specviz.checkpoints._write import named, write_checkpoint
 from specviz.checkpoints.base import Format, Head, Problem
 
 if TYPE_CHECKING:
@@ -45,6 +41,4 @@ class Eagle3(Format):
         layer, flags = layer_and_flags(head, target)
         tensors = foreign_tensors(head, "midlayer.", target)
         config = {"architectures": ["LlamaForCausalLMEagle3"], **layer, **flags, "base_model_name_or_path": head.base}
-        save_file(tensors, prepare(out) / "model.safetensors")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(head, out)
+        write_checkpoint(out, head, config, tensors)

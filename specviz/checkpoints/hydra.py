@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from torch import Tensor
 from specviz.checkpoints._checks import check_finite, check_head_count, check_hidden, check_shapes, check_vocabulary
 from specviz.checkpoints._config import layer_sizes
 from specviz.checkpoints._llama import layer_names, layer_shapes, read_layer
-from specviz.checkpoints._medusa import known_vocabulary, named, prepare
-from specviz.checkpoints._sidecar import restore, write_sidecar
-from specviz.checkpoints.base import ERROR, Format, Head, Problem, half
+from specviz.checkpoints._medusa import known_vocabulary
+from specviz.checkpoints._sidecar import restore
+from specviz.checkpoints._write import named, write_checkpoint
+from specviz.checkpoints.base import ERROR, Format, Head, Problem
 from specviz.drafters._hydra_module import HydraSizes
 from specviz.drafters._layer import LayerSizes
 from specviz.errors import BadFile, BadInput
@@ -44,7 +44,8 @@ class Layout:
     vocab: int
 
     def expected(self) -> dict[str, tuple[int, ...]]:
-        d, shapes = self.hidden, {}
+        d = self.hidden
+        shapes: dict[str, tuple[int, ...]] = {}
         for head in range(self.heads):
             for k, place in enumerate(self.places):
                 wide = (head + 2) * d if self.grounded and k == 0 else d
@@ -124,18 +125,14 @@ class Hydra(Format):
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes hydra_lm_head.pt; heads that share the target's LM head get a copy of it each."""
-        sizes = head.sizes
-        assert isinstance(sizes, HydraSizes)
-        head = named(head, target)
+        sizes, head = head.sizes_as(HydraSizes), named(head, target)
         tensors = {_foreign(name, sizes): tensor for name, tensor in _copies(head, sizes).items() if not name.startswith("rows.")}
         tensors |= _lm_heads(head, sizes, target)
         config = {
             "hydra_num_heads": sizes.heads, "hydra_num_layers": sizes.blocks, "hydra_head_arch": "prefix-mlp" if sizes.prefix else "mlp",
             "grounded_heads": sizes.grounded, "hidden_state_offset": sizes.state_offset, "base_model_name_or_path": head.base,
         }  # fmt: skip
-        torch.save({name: half(name, tensor) for name, tensor in tensors.items()}, prepare(out) / "hydra_lm_head.pt")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(head, out)
+        write_checkpoint(out, head, config, tensors, "hydra_lm_head.pt")
 
     def _prefix_sizes(self, target: TargetFiles | None) -> dict[str, Any]:
         if target is None:
@@ -224,7 +221,7 @@ def _lm_heads(head: Head, sizes: HydraSizes, target: TargetFiles | None) -> dict
         return {f"hydra_lm_head.{i}{shift}.{part}": head.weights[f"rows.{i}.{part}"] for i in range(sizes.heads) for part in ("weight", "bias")}
     if target is None:
         raise BadInput("These heads share the target's LM head, whose rows the format needs. Name the target: --target FOLDER.")
-    found = {}
+    found: dict[str, Tensor] = {}
     for i in range(sizes.heads):
         found |= {f"hydra_lm_head.{i}{shift}.weight": target.rows, f"hydra_lm_head.{i}{shift}.bias": torch.zeros(len(target.rows))}
     return found

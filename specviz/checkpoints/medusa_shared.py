@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors.torch import save_file
-
-from specviz.checkpoints._medusa import Layout, MedusaForm, named, official_blocks, prepare
-from specviz.checkpoints._sidecar import write_sidecar
-from specviz.checkpoints.base import Head, Problem, half
+from specviz.checkpoints._medusa import Layout, MedusaForm, official_blocks
+from specviz.checkpoints._write import named, write_checkpoint
+from specviz.checkpoints.base import Head, Problem
 from specviz.drafters.medusa_module import MedusaSizes
 from specviz.errors import BadInput
 
@@ -34,12 +31,8 @@ class MedusaShared(MedusaForm):
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes medusa_lm_head.safetensors; raises BadInput for heads that have LM matrices of their own."""
-        assert isinstance(head.sizes, MedusaSizes)
-        if head.sizes.own_rows:
+        sizes, head = head.sizes_as(MedusaSizes), named(head, target)
+        if sizes.own_rows:
             raise BadInput("These heads have LM matrices of their own, which the shared form cannot hold. Use --to medusa_v1.")
-        head = named(head, target)
-        tensors = {name: half(name, tensor).clone() for name, tensor in official_blocks(head, "").items()}
-        config = {"version": "2", "medusa_num_heads": head.sizes.heads, "medusa_num_layers": head.sizes.blocks, "base_model_name_or_path": head.base}
-        save_file(tensors, prepare(out) / "medusa_lm_head.safetensors")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(head, out)
+        config = {"version": "2", "medusa_num_heads": sizes.heads, "medusa_num_layers": sizes.blocks, "base_model_name_or_path": head.base}
+        write_checkpoint(out, head, config, official_blocks(head, ""), "medusa_lm_head.safetensors")

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
-from specviz.checkpoints._medusa import Layout, MedusaForm, full_rows, named, official_blocks, prepare
-from specviz.checkpoints._sidecar import write_sidecar
-from specviz.checkpoints.base import Head, Problem, half
+from specviz.checkpoints._medusa import Layout, MedusaForm, full_rows, official_blocks
+from specviz.checkpoints._write import named, write_checkpoint
+from specviz.checkpoints.base import Head, Problem
 from specviz.drafters.medusa_module import MedusaSizes
 
 if TYPE_CHECKING:
@@ -34,12 +31,8 @@ class MedusaV1(MedusaForm):
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes medusa_lm_head.pt; heads that share the target's LM head get a copy of it each."""
-        assert isinstance(head.sizes, MedusaSizes)
-        head = named(head, target)
-        tensors = {name: half(name, tensor) for name, tensor in official_blocks(head, "").items()}
-        for i, rows in enumerate(full_rows(head, target)):
-            tensors[f"{i}.{head.sizes.blocks}.weight"] = half("LM head", rows)
-        config = {"medusa_num_heads": head.sizes.heads, "medusa_num_layers": head.sizes.blocks, "base_model_name_or_path": head.base}
-        torch.save(tensors, prepare(out) / "medusa_lm_head.pt")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(head, out)
+        sizes, head = head.sizes_as(MedusaSizes), named(head, target)
+        tensors = official_blocks(head, "")
+        tensors |= {f"{i}.{sizes.blocks}.weight": rows for i, rows in enumerate(full_rows(head, target))}
+        config = {"medusa_num_heads": sizes.heads, "medusa_num_layers": sizes.blocks, "base_model_name_or_path": head.base}
+        write_checkpoint(out, head, config, tensors, "medusa_lm_head.pt")

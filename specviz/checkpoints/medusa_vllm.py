@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_head_count, check_hidden, check_shapes, check_vocabulary
 from specviz.checkpoints._config import whole
-from specviz.checkpoints._medusa import Layout, MedusaForm, block_weights, find_layout, named, prepare
-from specviz.checkpoints._sidecar import restore, write_sidecar
-from specviz.checkpoints.base import ERROR, Head, Problem, half
+from specviz.checkpoints._medusa import Layout, MedusaForm, block_weights, find_layout
+from specviz.checkpoints._sidecar import restore
+from specviz.checkpoints._write import named, write_checkpoint
+from specviz.checkpoints.base import ERROR, Head, Problem
 from specviz.drafters.medusa_module import MedusaSizes
 from specviz.errors import BadFile, BadInput
 
@@ -66,15 +64,11 @@ class MedusaVllm(MedusaForm):
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes config.json and model.safetensors; a reduced vocabulary becomes a token_map, shared rows one matrix for all heads."""
-        sizes = head.sizes
-        assert isinstance(sizes, MedusaSizes)
-        if target is None and not sizes.own_rows:
-            raise BadInput("This head shares the target's LM head, whose rows the format needs. Name the target: --target FOLDER.")
-        head = named(head, target)
+        sizes, head = head.sizes_as(MedusaSizes), named(head, target)
+        tensors = {_foreign(name): tensor for name, tensor in head.weights.items() if name != "rows"}
+        rows = head.weights["rows"] if sizes.own_rows else _target_rows(target, head.vocabulary)[None]
+        tensors |= {f"lm_heads.{i}.weight": row for i, row in enumerate(rows)}
         vocab = target.vocab if target else len(head.vocabulary)
-        tensors = {_foreign(name): half(name, tensor).clone() for name, tensor in head.weights.items() if name != "rows"}
-        rows = head.weights["rows"] if sizes.own_rows else target.rows[head.vocabulary][None] if target else []
-        tensors |= {f"lm_heads.{i}.weight": half("LM head", row).clone() for i, row in enumerate(rows)}
         if len(head.vocabulary) < vocab:
             tensors[MAP] = head.vocabulary.long()
         config = {
@@ -82,9 +76,13 @@ class MedusaVllm(MedusaForm):
             "num_hidden_layers": sizes.blocks, "max_paths": 64, "topk": 10, "truncated_vocab_size": len(head.vocabulary), "medusa_fc_bias": True,
             "original_lm_head": len(rows) == 1, "base_model_name_or_path": head.base, "torch_dtype": "float16",
         }  # fmt: skip
-        save_file(tensors, prepare(out) / "model.safetensors")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(replace(head), out)
+        write_checkpoint(out, head, config, tensors)
+
+
+def _target_rows(target: TargetFiles | None, vocabulary: Tensor) -> Tensor:
+    if target is None:
+        raise BadInput("This head shares the target's LM head, whose rows the format needs. Name the target: --target FOLDER.")
+    return target.rows[vocabulary]
 
 
 def _foreign(name: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_shapes
-from specviz.checkpoints.base import ERROR, METHODS, Format, Head, Problem, Sizes, build, expected_shapes, half
+from specviz.checkpoints._write import half
+from specviz.checkpoints.base import ERROR, METHODS, Format, Head, Problem, Sizes, build, expected_shapes
 from specviz.drafters._eagle3_module import Eagle3Sizes
 from specviz.drafters._hydra_module import HydraSizes
 from specviz.drafters.heads import VOCABULARY, HeadConfig, save_head

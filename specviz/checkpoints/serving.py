@@ -31,11 +31,12 @@ class Snippet:
     config: dict[str, Any]
     command: str
     why: str
+    notes: tuple[str, ...] = ()
 
     def text(self) -> str:
-        return (
-            f"speculative_config = {json.dumps(self.config, indent=2)}\n\n{self.command}\n\nDraft length {self.config['num_speculative_tokens']}: {self.why}."
-        )
+        record = f"speculative_config = {json.dumps(self.config, indent=2)}"
+        why = f"Draft length {self.config['num_speculative_tokens']}: {self.why}."
+        return "\n\n".join([record, self.command, why, *self.notes])
 
 
 def draft_length(head: Head, wanted: int | None = None) -> DraftLength:
@@ -58,10 +59,10 @@ def draft_length(head: Head, wanted: int | None = None) -> DraftLength:
     return DraftLength(most or UNMEASURED, "not measured for this head; measure it and correct the number")
 
 
-def vllm_snippet(head: Head, folder: Path, target: str, length: DraftLength) -> Snippet:
+def vllm_snippet(head: Head, folder: Path, target: str, length: DraftLength, notes: tuple[str, ...] = ()) -> Snippet:
     """Returns what serves the head from `folder` on vLLM; raises BadInput for a method that vLLM cannot run."""
     if head.method not in VLLM_FORMS:
         raise BadInput(f"vLLM cannot run {head.method} heads. It runs: {', '.join(VLLM_FORMS)}.")
     config = {"method": head.method, "model": str(folder), "num_speculative_tokens": length.tokens}
     command = f"vllm serve {shlex.quote(target)} --speculative-config {shlex.quote(json.dumps(config))}"
-    return Snippet(config, command, length.why)
+    return Snippet(config, command, length.why, notes)

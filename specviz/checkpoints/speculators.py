@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import save_file
-
 from specviz.checkpoints._eagle3 import eagle3_problems, find_layout, foreign_tensors, found_taps, layer_and_flags, read_eagle3
-from specviz.checkpoints._medusa import named, prepare
-from specviz.checkpoints._sidecar import write_sidecar
+from specviz.checkpoints._write import named, write_checkpoint
 from specviz.checkpoints.base import ERROR, Format, Head, Problem
 from specviz.checkpoints.serving import draft_length
 from specviz.errors import BadFile, BadInput
@@ -80,9 +76,7 @@ class Speculators(Format):
             "torch_dtype": "float16",
         }  # fmt: skip
         tensors = foreign_tensors(head, "layers.0.", target)
-        save_file(tensors, prepare(out) / "model.safetensors")
-        (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        write_sidecar(head, out)
+        write_checkpoint(out, head, config, tensors)
 
 
 def _layer(files: Files) -> Mapping[str, Any]:

@@ -22,9 +22,10 @@ _IN_LINE = _CONTROLS | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 _FLOWING = {code: name for code, name in _CONTROLS.items() if code not in (0x09, 0x0A)}
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, longest: int = 1000) -> str:
     """Returns token text in one line, between quotes, with control characters spelled out: a terminal must never obey a token."""
-    return "'" + text.translate(_IN_LINE) + "'"
+    shown = text.translate(_IN_LINE)
+    return f"'{shown}'" if len(shown) <= longest else f"'{shown[: longest - 1]}…'"
 
 
 def flowing(text: str) -> str:

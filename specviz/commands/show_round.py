@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specviz.commands.show import ACCEPTED, BONUS, FAINT, REJECTED, grid, milliseconds, quoted
+from specviz.commands.show import ACCEPTED, BONUS, FAINT, REJECTED, flowing, grid, milliseconds, quoted
 from specviz.trace import Round
 
 MARKS = {"root": " ", "accepted": "+", "rejected": "x", "passed_not_chosen": "=", "untested": ".", "unreached": ".", "passenger": ">"}
+LONGEST = 20  # characters of a token in the tree
 STYLES = {"accepted": ACCEPTED, "rejected": REJECTED, "passed_not_chosen": "", "root": ""}
 
 
@@ -23,14 +24,14 @@ def print_round(console: Console, one: Round, number: int, strings: Mapping[int,
     console.print(Text(f"Round {number}: {_count(nodes, 'node')}, {took} accepted, {_count(len(verified.emitted), 'token')} ({seconds})", "bold"))
     noted = ", ".join(f"{key} {value}" for key, value in drafted.note.items() if value is not None)
     if noted:
-        console.print(Text(f"note: {noted}", FAINT))
+        console.print(Text(flowing(f"note: {noted}"), FAINT))
     console.print(tree_table(one, strings))
     emitted = " ".join(quoted(strings.get(token, "")) for token in verified.emitted)
-    source = {"residual": "drawn from what rejection left over", "target": "the target's own choice"}.get(verified.bonus_source, verified.bonus_source)
+    source = {"residual": "drawn from what rejection left over", "target": "the target's own choice"}.get(verified.bonus_source, flowing(verified.bonus_source))
     bonus = "none, the round was cut" if verified.bonus is None else f"{quoted(strings.get(verified.bonus, ''))}, {source}"
     console.print(Text.assemble("emitted ", emitted, "; bonus: ", (bonus, BONUS)))
     if drafted.pruned:
-        best = ", ".join(f"{quoted(strings.get(token, ''))} {score:.3f}" for token, _, score in drafted.pruned[:5])
+        best = ", ".join(f"{quoted(strings.get(token, ''))} {_three(score)}" for token, _, score in drafted.pruned[:5])
         console.print(Text(f"cut before verification: {len(drafted.pruned)} shown in the trace, best {best}", FAINT))
     console.print()
 
@@ -51,7 +52,10 @@ def tree_table(one: Round, strings: Mapping[int, str]) -> Table:
         cells = [_three(one.drafted.scores[node]), _three(_at(one.verified.p, node)), _whole(_at(one.verified.target_rank, node))]
         why = "" if verdict == "root" else f"{verdict}{f' ({reasons[node]})' if node in reasons else ''}"
         table.add_row(
-            MARKS.get(verdict, "?"), Text.assemble((guides, FAINT), (quoted(strings.get(one.drafted.tokens[node], "")), style)), *cells, Text(why, FAINT)
+            MARKS.get(verdict, "?"),
+            Text.assemble((guides, FAINT), (quoted(strings.get(one.drafted.tokens[node], ""), LONGEST), style)),
+            *cells,
+            Text(flowing(why), FAINT),
         )
     return table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -67,15 +67,17 @@ class Eagle3Layer(DraftLayer):
 
     def embed(self, tokens: Tensor, target: Tensor) -> Tensor:
         """Returns embeddings `[.., hidden]` of token ids: the head's own, or rows of the target's table `[vocab, hidden]`."""
-        return self.embed_tokens(tokens) if self.embed_tokens is not None else functional.embedding(tokens, target)
+        return functional.embedding(tokens, target if self.embed_tokens is None else self.embed_tokens.weight)
 
     def combine(self, states: Tensor) -> Tensor:
         """Returns `[B, T, hidden]` from the tapped states side by side `[B, T, tap_count * feature]`."""
         if self.input_norm is not None:
             states = normed(self.input_norm, states)
         if self.fc_norm is not None:
-            states = torch.cat([normed(norm, part) for norm, part in zip(self.fc_norm, states.split(self.sizes.feature, -1), strict=True)], -1)
-        return self.fc(states.to(self.fc.weight.dtype))
+            parts = zip(self.fc_norm, states.split(self.sizes.feature, -1), strict=True)
+            states = torch.cat([normed(cast(nn.RMSNorm, norm), part) for norm, part in parts], -1)
+        fused: Tensor = self.fc(states.to(self.fc.weight.dtype))
+        return fused
 
     def fuse(self, embedding: Tensor, state: Tensor) -> Tensor:
         """Returns what attention reads, `[B, T, 2 * hidden]`."""
@@ -94,10 +96,9 @@ class Eagle3Layer(DraftLayer):
     def predict(self, output: Tensor, rows: Tensor | None = None) -> Tensor:
         """Returns logits `[.., draft vocab]`; `rows` `[draft vocab, hidden]` is needed when the head has none of its own."""
         final = normed(self.norm, output)
-        if self.lm_head is not None:
-            return self.lm_head(final)
-        assert rows is not None, "a head without own rows needs the target's"
-        return final.to(rows.dtype) @ rows.T
+        table = rows if self.lm_head is None else self.lm_head.weight
+        assert table is not None, "a head without own rows needs the target's"
+        return final.to(table.dtype) @ table.T
 
     def forward(self, embedding: Tensor, states: Tensor, unroll: int = 1) -> list[Tensor]:
         """Returns the layer's outputs of `unroll` steps, each `[B, T, hidden]`, for whole sequences; `predict` makes logits of them.

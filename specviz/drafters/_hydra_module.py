@@ -53,7 +53,8 @@ class GroundedBlock(nn.Module):
         nn.init.zeros_(self.linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.skip(x) + functional.silu(self.linear(x))
+        output: Tensor = self.skip(x) + functional.silu(self.linear(x))
+        return output
 
 
 class PrefixLayer(DraftLayer):
@@ -96,12 +97,14 @@ class HydraHeads(nn.Module):
         `state` is the target's state, or the prefix layer's output for it where there is such a layer.
         """
         x = torch.cat((state, *embeddings[: head + 1]), -1) if self.sizes.grounded else state
-        return self.heads[head](x)
+        output: Tensor = self.heads[head](x)
+        return output
 
     def predict(self, head: int, output: Tensor, rows: Tensor | None = None) -> Tensor:
         """Returns logits `[.., draft vocab]`; `rows` `[draft vocab, hidden]` is needed when the heads have none of their own."""
         if self.rows is not None:
-            return self.rows[head](output)
+            logits: Tensor = self.rows[head](output)
+            return logits
         assert rows is not None, "heads without own rows need the target's"
         return output.to(rows.dtype) @ rows.T
 

@@ -51,6 +51,8 @@ class Projected:
 class DraftLayer(nn.Module):
     """Attention and MLP of one Llama layer; what goes in and what the residual is, each drafter decides."""
 
+    frequencies: Tensor
+
     def build(self, sizes: LayerSizes, width: int) -> None:
         """Makes the layer's weights; `width` is what attention reads per row. Called by the constructors after their own first weights."""
         d, wide, narrow = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
@@ -90,18 +92,21 @@ class DraftLayer(nn.Module):
         mixed = shared @ value[:, :, None]
         for weight, p in zip(rest, own, strict=True):
             mixed = mixed + weight * p.value[:, :, None]
-        return mixed.flatten(1, 2).transpose(1, 2).flatten(2)
+        rows: Tensor = mixed.flatten(1, 2).transpose(1, 2).flatten(2)
+        return rows
 
     def finish(self, residual: Tensor, attended: Tensor) -> Tensor:
         """Returns the layer's output `[B, T, hidden]` from its residual and its attention output."""
         x = residual + self.o_proj(attended)
         inner = normed(self.post_attention_layernorm, x)
-        return x + self.down_proj(functional.silu(self.gate_proj(inner)) * self.up_proj(inner))
+        output: Tensor = x + self.down_proj(functional.silu(self.gate_proj(inner)) * self.up_proj(inner))
+        return output
 
 
 def normed(norm: nn.RMSNorm, x: Tensor) -> Tensor:
     """Applies the norm in its own dtype: a mixed pair has no fused kernel."""
-    return norm(x.to(norm.weight.dtype))
+    output: Tensor = norm(x.to(norm.weight.dtype))
+    return output
 
 
 def causal_bias(rows: Tensor) -> Tensor:

@@ -89,6 +89,8 @@ def per_row(draft_row: Callable[[Any, Feedback], RowFlow]) -> Callable[[Any, lis
         flows: dict[int, RowFlow] = {}
         try:
             while True:
+                for ended in flows.keys() - {feedback.row for feedback in seen}:
+                    flows.pop(ended).close()
                 trees = []
                 for feedback in seen:
                     if feedback.row in flows:

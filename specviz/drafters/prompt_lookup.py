@@ -27,25 +27,24 @@ class PromptLookup(Drafter):
     @per_row
     def draft(self, seen: Feedback) -> RowFlow:
         """Yields a chain of copied tokens; the note says where they came from and how long the match was."""
-        index: dict[tuple[int, ...], list[int]] = {}  # n-gram -> positions right after its occurrences
+        index: dict[tuple[int, ...], int] = {}  # n-gram -> position right after its latest occurrence
         indexed = 0
         while True:
             indexed = self._extend(index, seen.tokens, indexed)
             origin, match = self._find(index, seen.tokens)
-            copied = list(seen.tokens[origin : origin + min(self.length, seen.room)]) if match else []
+            copied = seen.tokens[origin : origin + min(self.length, seen.room)] if match else ()
             note = (("match", match), ("origin", origin if match else None))
             seen = yield chain(seen.next_token, copied, [1.0] * len(copied), note=note)
 
-    def _extend(self, index: dict[tuple[int, ...], list[int]], tokens: Sequence[int], indexed: int) -> int:
+    def _extend(self, index: dict[tuple[int, ...], int], tokens: Sequence[int], indexed: int) -> int:
         for end in range(indexed + 1, len(tokens)):  # an n-gram that ends the text has no continuation yet
             for n in range(1, min(self.ngram, end) + 1):
-                index.setdefault(tuple(tokens[end - n : end]), []).append(end)
+                index[tuple(tokens[end - n : end])] = end
         return len(tokens) - 1
 
-    def _find(self, index: dict[tuple[int, ...], list[int]], tokens: Sequence[int]) -> tuple[int, int]:
-        """Returns (position after the most recent longest match, its length), or (0, 0)."""
+    def _find(self, index: dict[tuple[int, ...], int], tokens: Sequence[int]) -> tuple[int, int]:
+        """Returns (position after the latest occurrence of the longest match, its length), or (0, 0)."""
         for n in range(min(self.ngram, len(tokens)), 0, -1):
-            places = index.get(tuple(tokens[-n:]))
-            if places:
-                return places[-1], n
+            if (place := index.get(tuple(tokens[-n:]))) is not None:
+                return place, n
         return 0, 0

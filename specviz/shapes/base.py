@@ -37,7 +37,9 @@ class Growth:
     With a `sampler`, children are drawn without replacement from the warped q (EAGLE, section 4); without, they are its top k.
     """
 
-    def __init__(self, root: int, step: Step, *, depth_limit: int, vocabulary: torch.Tensor | None = None, sampler: Sampler | None = None, top: int = 5) -> None:
+    def __init__(
+        self, root: int, step: Step, *, depth_limit: int, vocabulary: torch.Tensor | None = None, sampler: Sampler | None = None, top: int = 5
+    ) -> None:
         self._step, self._vocabulary, self._sampler, self._top = step, vocabulary, sampler, top
         self.depth_limit = depth_limit
         self.tokens: list[int] = [root]
@@ -160,7 +162,9 @@ def grow_paths(growth: Growth, paths: Sequence[tuple[int, ...]]) -> TokenTree:
     return growth.tree(keep)
 
 
-def _by_width(open_nodes: list[tuple[tuple[int, ...], int]], wanted: dict[tuple[int, ...], list[int]], sampled: bool) -> list[tuple[int, list[tuple[tuple[int, ...], int]]]]:
+def _by_width(
+    open_nodes: list[tuple[tuple[int, ...], int]], wanted: dict[tuple[int, ...], list[int]], sampled: bool
+) -> list[tuple[int, list[tuple[tuple[int, ...], int]]]]:
     """One draft step for the whole level when children are deterministic; grouped by how many to draw when they are sampled."""
     if not open_nodes:
         return []

@@ -19,7 +19,9 @@ def dynamic(
 ) -> TokenTree:
     """Grows where the draft is confident: expands the best nodes per depth, then keeps the best overall (EAGLE-2, section 4)."""
     if growth.sampled:
-        raise BadInput("'dynamic' selects among drafted tokens, which is exact only for deterministic children. Use shape chain, cartesian or eagle_25, or children=top.")
+        raise BadInput(
+            "'dynamic' selects among drafted tokens, which is exact only for deterministic children. Use shape chain, cartesian or eagle_25, or children=top."
+        )
     frontier = [0]
     for _ in range(depth):
         kids = [kid for group in growth.expand(frontier, top_k) for kid in group]

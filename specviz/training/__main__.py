@@ -31,6 +31,7 @@ def main() -> None:
     step.add_argument("spec", help="for example eagle@dynamic:nodes=24")
     step.add_argument("--features", type=Path, required=True)
     step.add_argument("--limit", type=int)
+    step.add_argument("--measured", nargs="*", default=[], help="lines for the card about runs made elsewhere, a benchmark for example")
     step.add_argument("--no-card", action="store_true")
     given = parser.parse_args()
     if given.step == "capture":
@@ -50,7 +51,7 @@ def main() -> None:
         from specviz.target import Target
         from specviz.training.report import report
 
-        report(given.spec, given.features, Target.load(), limit=given.limit, card=not given.no_card)
+        report(given.spec, given.features, Target.load(), limit=given.limit, card=not given.no_card, measured=given.measured)
 
 
 if __name__ == "__main__":

@@ -74,5 +74,6 @@ def held_out(record: Record, share: float) -> bool:
 def draft_vocabulary(records: Iterable[Record], size: int, always: Sequence[int]) -> list[int]:
     """Returns the `size` most frequent answer tokens, sorted by id; `always` (the end tokens) are always among them."""
     counts = Counter(token for record in records for token in record.answer)
-    chosen = list(dict.fromkeys([*always, *(token for token, _ in counts.most_common(size))]))[:size]
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))  # ties by id: the order of the records must not matter
+    chosen = list(dict.fromkeys([*always, *ranked]))[:size]
     return sorted(chosen)

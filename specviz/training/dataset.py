@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ class Targets:
     values: Tensor  # [B, T, TOP] the target's own distribution on the draft vocabulary
     indices: Tensor  # [B, T, TOP] draft ids
     mask: Tensor  # [B, T]
-    missed: int  # answer tokens outside the draft vocabulary, left out of the mask
+    missed: Tensor  # how many answer tokens lie outside the draft vocabulary and are left out of the mask
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,26 @@ class Batch:
     indices: Tensor  # [B, T, TOP]
     known: Tensor  # [vocab] bool: is the token in the draft vocabulary
 
+    def to(self, device: torch.device) -> Batch:
+        """Returns the batch on another device."""
+        moved = {name: getattr(self, name).to(device) for name in ("ids", "starts", "lengths", "values", "indices", "known")}
+        return replace(self, states={tap: state.to(device) for tap, state in self.states.items()}, **moved)
+
     def ahead(self, offset: int) -> Targets:
         """Returns the targets `offset` tokens after each row: the token, and the distribution it was drawn from.
 
         Rows count from the last prompt token on (it is the first one a drafter is asked about), while their target is an
         answer token inside the draft vocabulary.
         """
-        rows = torch.arange(self.ids.shape[1])
-        within = (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
+        within = self.answered(offset)
         tokens = self.ids.roll(-offset, 1)
         mask = within & self.known[tokens]
-        missed = int(within.sum() - mask.sum())
+        missed = within.sum() - mask.sum()
         return Targets(tokens, self.values.roll(1 - offset, 1), self.indices.roll(1 - offset, 1), mask, missed)
 
     def answered(self, offset: int) -> Tensor:
         """Returns the mask of `ahead` with tokens outside the draft vocabulary counted in: what a measurement divides by."""
-        rows = torch.arange(self.ids.shape[1])
+        rows = torch.arange(self.ids.shape[1], device=self.ids.device)
         return (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
 
 

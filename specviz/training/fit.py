@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import Progress
 
 from specviz.drafters.heads import HeadConfig, save_head
 from specviz.errors import BadInput
@@ -83,14 +85,13 @@ def fit(
     dataset = Dataset(capture, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out)
     say(f"{len(dataset.train)} records to train on, {len(dataset.held_out)} held out; {_count(lesson)} weights")
     dataset.teach(frozen.rows)
-    frozen.lower(plan.precision)
     loop = _Loop(lesson, dataset, plan, run or Path("runs/fit") / method, say)
     seconds = loop.run()
     hits = loop.measure()
-    out = out or models_dir() / target / method
+    out = out or models_dir() / folder.name / method
     training = asdict(plan) | dict(knobs or {}) | {"data": capture.data, "seconds": round(seconds), "steps": loop.step}
     training |= {"held_out_acceptance": [round(a, 4) for a in hits.conditional()]}
-    save_head(out, HeadConfig(method, lesson.sizes(), Fingerprint(weights or "unknown"), training), lesson.module, frozen.vocabulary)
+    save_head(out, HeadConfig(method, lesson.sizes(), Fingerprint(weights or "unknown"), training), lesson.module, dataset.vocabulary)
     say(f"saved {out}; held-out acceptance per depth {training['held_out_acceptance']}, chain tau {hits.chain_tau():.3f}")
     return Fitted(out, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
 
@@ -104,8 +105,7 @@ def freeze(folder: Path, capture: Capture, draft_vocab: int) -> Frozen:
     ends = model.config.eos_token_id
     vocabulary = torch.tensor(draft_vocabulary(records, draft_vocab, ends if isinstance(ends, list) else [ends]))
     rows = model.get_output_embeddings().weight[vocabulary].clone()
-    last = {k: v.clone() for k, v in model.get_decoder().layers[-1].state_dict().items()}
-    return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary, last)
+    return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary)
 
 
 def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:
@@ -130,7 +130,10 @@ class _Loop:
         self.step = 0
         self.batches = [b for epoch in range(plan.epochs) for b in dataset.epoch(plan.seed + epoch, plan.tokens)]
         self.total = len(self.batches)
-        self.accelerator = Accelerator(mixed_precision=None if plan.precision == "fp32" else plan.precision, cpu=True)
+        self.accelerator = Accelerator(mixed_precision=None if plan.precision == "fp32" else plan.precision)
+        self.device = self.accelerator.device
+        lesson.module.to(self.device)
+        lesson.frozen.place(self.device, plan.precision)
         optimizer = torch.optim.AdamW(lesson.module.parameters(), plan.rate, betas=plan.betas, weight_decay=plan.weight_decay)
         self.optimizer = self.accelerator.prepare_optimizer(optimizer)
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,9 +142,13 @@ class _Loop:
         """Trains to the end of the plan, or to `stop_after`; returns the seconds spent, earlier sessions of a resumed fit included."""
         earlier, started = self._resume(), time.monotonic()
         last = min(self.total, self.plan.stop_after or self.total)
-        while self.step < last:
-            parts = self._one_step(self.batches[self.step])
-            self._report(parts, earlier + time.monotonic() - started, last)
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task(f"fit {self.lesson.method}", total=last, completed=self.step)
+            while self.step < last:
+                parts = self._one_step(self.batches[self.step])
+                bar.update(task, completed=self.step, description=f"fit {self.lesson.method}, loss {parts['loss']:.3f}")
+                self._report(parts, earlier + time.monotonic() - started, last)
         self._save(earlier + time.monotonic() - started)
         return earlier + time.monotonic() - started
 
@@ -152,7 +159,7 @@ class _Loop:
         chance = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + self.step)
         self.lesson.module.train()
         with self.accelerator.autocast():
-            parts = self.lesson.loss(self.dataset.batch(items), chance)
+            parts = self.lesson.loss(self.dataset.batch(items).to(self.device), chance)
         self.accelerator.backward(parts["loss"])
         self.accelerator.clip_grad_norm_(self.lesson.module.parameters(), self.plan.clip)
         self.optimizer.step()
@@ -165,7 +172,7 @@ class _Loop:
         greedy = [item for item in self.dataset.held_out if item.record.temperature == 0] or self.dataset.held_out
         self.lesson.module.eval()
         with torch.no_grad(), self.accelerator.autocast():
-            found = [self.lesson.hits(self.dataset.batch(b)) for b in shuffled_batches(greedy, 0, self.plan.tokens)]
+            found = [self.lesson.hits(self.dataset.batch(b).to(self.device)) for b in shuffled_batches(greedy, 0, self.plan.tokens)]
         return sum(found[1:], found[0])
 
     def _report(self, parts: Mapping[str, float], seconds: float, last: int) -> None:

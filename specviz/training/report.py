@@ -90,17 +90,20 @@ def _follow(tree: TokenTree, ids: Sequence[int], root: int, reached: list[int], 
     return tuple(path)
 
 
-def report(spec: str, features: Path, target: Any, *, limit: int | None = None, card: bool = True, say: Say = print) -> Replayed:
+def report(
+    spec: str, features: Path, target: Any, *, limit: int | None = None, card: bool = True, measured: Sequence[str] = (), say: Say = print
+) -> Replayed:
     """Replays the drafter of `spec` (for example `eagle@dynamic:nodes=24`) over held-out greedy records; updates its model card.
 
-    Held out is what the fit of this head held out, by its config; raises Missing when the head or the features are not there.
+    Held out is what the fit of this head held out, by its config; `measured` are lines for the card about runs made elsewhere.
+    Raises Missing when the head or the features are not there.
     """
     drafter: Any = build_drafter(target, parse_spec(spec))  # a learned one: it has config and folder
     capture = open_capture(features)
     found = _replay_all(drafter, capture, drafter.config.training.get("held_out", 0.05), limit)
     say(f"{spec}: tau {found.tau:.3f} over {found.rounds} rounds; acceptance per depth {list(found.acceptance)}")
     if card:
-        write_card(drafter.folder, spec, found)
+        write_card(drafter.folder, spec, found, measured)
     return found
 
 

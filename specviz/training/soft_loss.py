@@ -17,7 +17,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, rows: Tensor, values: Tensor, indices: Tensor) -> Tensor:
         gradient = torch.empty_like(hidden, dtype=torch.float32)
-        losses = torch.empty(hidden.shape[0])
+        losses = torch.empty(hidden.shape[0], device=hidden.device)
         for start in range(0, hidden.shape[0], CHUNK):
             part = slice(start, start + CHUNK)
             q = (hidden[part].to(rows.dtype) @ rows.T).softmax(-1, dtype=torch.float32)

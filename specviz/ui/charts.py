@@ -1,9 +1,7 @@
-"""Charts: every plot that is discovered gets a place; drawn when a run ends and at most twice a second while it goes on."""
+"""Charts: every plot that is discovered gets a place; drawn when a run ends, and in turn while it goes on."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -13,7 +11,6 @@ from specviz.registry import discover
 from specviz.trace import Trace
 
 ORDER = ("race", "race_over_time", "histogram", "depth", "time_split")  # plots named here come first
-REDRAW = 0.5  # least seconds between two drawings during a run
 
 
 def found_plots() -> dict[str, Any]:
@@ -27,6 +24,7 @@ class Charts:
 
     def __init__(self, trace: Trace | None, prefix: str) -> None:
         self.places: dict[str, gr.Plot] = {}
+        self.turn = 0
         with gr.Row(elem_classes="app-charts"):
             for name, plot in found_plots().items():
                 value = plot(trace) if trace is not None else None
@@ -36,20 +34,10 @@ class Charts:
 
     def draw(self, trace: Trace) -> dict[Any, Any]:
         """Returns a figure of the trace for every place."""
-        return {place: discover(plots)[name](trace) for name, place in self.places.items()}
+        return {place: found_plots()[name](trace) for name, place in self.places.items()}
 
-
-class Pace:
-    """Lets something happen at most once every `seconds`."""
-
-    def __init__(self, seconds: float = REDRAW, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self.clock = seconds, clock
-        self.next = clock() + seconds
-
-    def due(self) -> bool:
-        """True when enough time has passed since it last was."""
-        now = self.clock()
-        if now < self.next:
-            return False
-        self.next = now + self.seconds
-        return True
+    def draw_one(self, trace: Trace) -> dict[Any, Any]:
+        """Returns one figure, the places taking turns: drawing all of them at once would hold up a browser that shares its CPU with the model."""
+        self.turn = (self.turn + 1) % len(self.places)
+        name = list(self.places)[self.turn]
+        return {self.places[name]: found_plots()[name](trace)}

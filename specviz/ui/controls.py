@@ -124,21 +124,21 @@ class Method:
         """Shows what applies after every change. Call once all parts are placed."""
         inputs = [*self.picks.values(), self.temperature]
         outputs = [*self.picks.values(), self.note, *self.groups.values(), *self.knobs.values()]
-        self.picks["drafter"].input(self._new_drafter, inputs, outputs, **QUIET)
+        self.picks["drafter"].input(self.new_drafter, inputs, outputs, **QUIET)
         for changed in (self.picks["shape"], self.picks["rule"]):
-            changed.input(self._settle, inputs, outputs, **QUIET)
-        self.temperature.release(self._settle, inputs, outputs, **QUIET)
+            changed.input(self.settled, inputs, outputs, **QUIET)
+        self.temperature.release(self.settled, inputs, outputs, **QUIET)
 
-    def _new_drafter(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
+    def new_drafter(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
         """Another drafter brings its own default shape, with the knobs that suit it."""
         shape = choices.default_shape(drafter)
-        updates = self._settle(drafter, shape, rule, temperature)
+        updates = self.settled(drafter, shape, rule, temperature)
         if shape is not None:
             values = choices.defaults("shape", shape, drafter)
             updates |= {part: gr.update(value=values[knob]) for (kind, name, knob), part in self.knobs.items() if (kind, name) == ("shape", shape)}
         return updates
 
-    def _settle(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
+    def settled(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
         choice = choices.settle(drafter, shape, rule, temperature)
         updates: dict[Any, Any] = {
             pick: gr.update(value=choice.picked(kind), info=choices.describe(kind, choice.picked(kind), self.target), visible=choice.picked(kind) is not None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 import threading
+import weakref
 from collections import deque
 from pathlib import Path
 
@@ -17,7 +19,8 @@ class Downloads:
     """A temporary folder that goes with the process; the oldest file is dropped when it holds too many."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="specviz-")
+        self._folder = Path(tempfile.mkdtemp(prefix="specviz-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at exit
         self._files: deque[Path] = deque()
         self._lock = threading.Lock()
         self._count = 0
@@ -29,7 +32,7 @@ class Downloads:
         name = re.sub(r"[^a-z0-9]+", "-", f"{drafter}-seed{meta.get('seed', 0)}".lower()).strip("-")
         with self._lock:
             self._count += 1
-            folder = Path(self._folder.name) / str(self._count)
+            folder = self._folder / str(self._count)
             folder.mkdir()
             path = trace.save(folder / f"specviz-{name[:60]}.jsonl.gz")
             self._files.append(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -10,6 +11,22 @@ import gradio as gr
 from specviz.ui import notes
 from specviz.ui.app import MODEL_WORK, App
 from specviz.ui.controls import QUIET
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What happens after a click on Run.
+
+    decode  a generator that streams to `stream`, which is kept short: Gradio builds every output anew that an update leaves out
+    finish  draws everything else once, from `kept` (the session's state), on `screen`
+    """
+
+    decode: Callable[..., Any]
+    inputs: Collection[Any]
+    stream: Collection[Any]
+    finish: Callable[..., Any]
+    kept: gr.State
+    screen: Collection[Any]
 
 
 class RunButtons:
@@ -21,15 +38,19 @@ class RunButtons:
             self.run = gr.Button(label, variant="primary", elem_id=f"{prefix}-run")
             self.stop = gr.Button("Stop", variant="stop", visible=False, elem_id=f"{prefix}-stop")
         self.message = gr.HTML("", elem_id=f"{prefix}-message")
-        self.parts = [self.run, self.stop, self.message]
+        self.beat = gr.Timer(1.0, active=False)
 
-    def wire(self, prompt: gr.Textbox, decode: Callable[..., Any], inputs: Collection[Any], screen: Collection[Any]) -> None:
-        """Runs `decode` on a click or on Shift+Enter; all pages' runs share one place, so that the model does one thing at a time."""
-        armed = gr.on([self.run.click, prompt.submit], self.arm, None, self.parts, **QUIET)
+    def wire(self, prompt: gr.Textbox, flow: Flow) -> None:
+        """Runs on a click or on Shift+Enter; all pages' runs share one place, so that the model does one thing at a time."""
+        parts = [self.run, self.stop, self.beat]
+        armed = gr.on([self.run.click, prompt.submit], self.arm, None, [*parts, self.message], **QUIET)
         decoded = armed.then(
-            decode, set(inputs), [*self.parts, *screen], show_progress="hidden", concurrency_id=MODEL_WORK, concurrency_limit=1, api_visibility="private"
-        )
-        decoded.then(self.rest, None, self.parts[:2], **QUIET)  # also when the queue was full or the run failed
+            flow.decode, set(flow.inputs), [self.message, *flow.stream], show_progress="hidden", concurrency_id=MODEL_WORK, concurrency_limit=1,
+            api_visibility="private",
+        )  # fmt: skip
+        decoded.failure(self.broke, None, self.message, **QUIET)
+        decoded.then(self.rest, None, parts, **QUIET)  # also when the queue was full or the run failed
+        decoded.then(flow.finish, flow.kept, list(flow.screen), **QUIET)
         self.stop.click(self.ask_stop, None, self.message, **QUIET)
 
     def session(self, request: gr.Request) -> str:
@@ -40,20 +61,20 @@ class RunButtons:
         session = self.session(request)
         return lambda: self.app.stops.asked(session)
 
-    def arm(self, request: gr.Request) -> dict[Any, Any]:
+    def arm(self, request: gr.Request) -> list[Any]:
         """A run was asked for; it may have to wait for its turn."""
         self.app.stops.arm(self.session(request))
-        return {self.run: gr.update(visible=False), self.stop: gr.update(visible=True), self.message: notes.message("Waiting for a turn.", "busy")}
+        return [gr.update(visible=False), gr.update(visible=True), gr.Timer(active=True), notes.message("Waiting for a turn.", "busy")]
 
-    def rest(self) -> dict[Any, Any]:
+    def rest(self) -> list[Any]:
         """No run is going on."""
-        return {self.run: gr.update(visible=True), self.stop: gr.update(visible=False)}
+        return [gr.update(visible=True), gr.update(visible=False), gr.Timer(active=False)]
+
+    def broke(self) -> str:
+        """The run did not end by itself: the queue was full, or something failed that nobody foresaw."""
+        return notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error")
 
     def ask_stop(self, request: gr.Request) -> str:
         """The run, going on or still waiting, should end."""
         self.app.stops.stop(self.session(request))
         return notes.message("Stopping after this round.", "busy")
-
-    def refuse(self, problem: Exception) -> dict[Any, Any]:
-        """What was asked for cannot be run: says why, and leaves everything else as it is."""
-        return {self.message: notes.message(str(problem), "error"), **self.rest()}

@@ -39,7 +39,7 @@ def _view(trace: Trace, row: int, begin: int) -> dict[str, Any]:
     start, end, rounds, strings = trace.started(row), trace.finished(row), trace.rounds(row), trace.strings
     meta = start.meta
     pieces = joined(strings.get(token, f"⟨{token}⟩") for token in trace.emitted(row))
-    place = 1 + sum(len(one.verified.emitted) for one in rounds[:begin])
+    place = (trace.prefilled(row) is not None) + sum(len(one.verified.emitted) for one in rounds[:begin])
     told = []
     for one in rounds[begin:]:
         case = Case(one.drafted, one.verified, strings, meta.get("sampling", {}), meta.get("rule", {}))

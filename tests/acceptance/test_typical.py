@@ -34,7 +34,13 @@ def test_the_longest_path_wins_then_the_likeliest_and_the_others_are_named():
     verdict = typical(TREE, evidence_of(TREE, rows, uniforms=TOKEN))
     assert verdict.path == (2, 5)
     assert verdict_column(TREE, verdict) == ("root", "passed_not_chosen", "accepted", "rejected", "passed_not_chosen", "accepted")
-    assert {test.node: test.reason for test in verdict.tests} == {1: "longer_path_won", 2: "typical", 3: "below_typical_limit", 4: "longer_path_won", 5: "typical"}
+    assert {test.node: test.reason for test in verdict.tests} == {
+        1: "longer_path_won",
+        2: "typical",
+        3: "below_typical_limit",
+        4: "longer_path_won",
+        5: "typical",
+    }
 
 
 def test_what_hangs_below_a_rejected_node_is_unreached():

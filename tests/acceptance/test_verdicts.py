@@ -81,7 +81,10 @@ def test_a_chain_of_drawn_tokens_is_tested_against_p_over_q():
     tree = TokenTree((0, 1, 3), (-1, 0, 1), draws=(Draw(0, (1,), torch.tensor(q, dtype=torch.float64)), Draw(1, (2,), torch.tensor(q, dtype=torch.float64))))
     accepted = rejection(tree, evidence_of(tree, {0: p, 1: p}, uniforms={(1, "accept", 0): 0.33, (2, "accept", 0): 0.99, (3, "token", 0): 0.9}))
     assert (accepted.path, accepted.next_token, accepted.next_source) == ((1, 2), 3, "target")
-    assert [(t.p, t.q, t.limit, t.uniform) for t in accepted.tests] == [(pytest.approx(0.2), 0.6, pytest.approx(1 / 3), 0.33), (pytest.approx(0.4), 0.1, 1.0, 0.99)]
+    assert [(t.p, t.q, t.limit, t.uniform) for t in accepted.tests] == [
+        (pytest.approx(0.2), 0.6, pytest.approx(1 / 3), 0.33),
+        (pytest.approx(0.4), 0.1, 1.0, 0.99),
+    ]
 
     rejected = rejection(tree, evidence_of(tree, {0: p}, uniforms={(1, "accept", 0): 0.34, (1, "token", 0): 0.24}))
     # what is left: max(p - q, 0) = [0, 0, .1, .3], renormalised [0, 0, .25, .75]

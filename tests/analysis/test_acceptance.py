@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from recorded import round_of, run_knowing, trace_of, verified
 
 from specviz.analysis.acceptance import CalibrationBin, DepthAcceptance, acceptance_by_depth, calibration
 from specviz.target import Target
-from tests.recorded import round_of, run_knowing, trace_of, verified
 
 CHAIN = (-1, 0, 1, 2)
 

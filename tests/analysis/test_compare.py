@@ -3,10 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from recorded import round_of, run_knowing, run_tiny, trace_of
 
 from specviz.analysis.compare import EPSILON, Difference, compare, first_difference
 from specviz.target import DTYPES, Target
-from tests.recorded import round_of, run_knowing, run_tiny, trace_of
 
 torch = pytest.importorskip("torch")
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from recorded import round_of, run_knowing, trace_of
 
 from specviz.analysis.cost import Decomposition, Modelled, chain_length, chain_speedup, decompose, tree_length
 from specviz.analysis.summary import summarise
 from specviz.errors import BadInput
 from specviz.target import Target
-from tests.recorded import round_of, run_knowing, trace_of
 
 
 def test_the_worked_examples_come_out() -> None:

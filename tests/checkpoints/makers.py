@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-V, H, I, HEADS, KV, HD, DRAFT = 320, 64, 96, 4, 2, 16, 40  # the tiny target's sizes, and a reduced vocabulary
+V, H, INNER, HEADS, KV, HD, DRAFT = 320, 64, 96, 4, 2, 16, 40  # the tiny target's sizes, and a reduced vocabulary
 
 
 class Maker:
@@ -39,7 +39,7 @@ def save(folder: Path, config: dict[str, Any] | None, tensors: dict[str, Tensor]
 
 def llama_config(**more: Any) -> dict[str, Any]:
     return {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H, "intermediate_size": I, "num_hidden_layers": 1,
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H, "intermediate_size": INNER, "num_hidden_layers": 1,
         "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HD, "rms_norm_eps": 1e-5, "vocab_size": V, "rope_theta": 10000.0,
     } | more  # fmt: skip
 
@@ -47,7 +47,7 @@ def llama_config(**more: Any) -> dict[str, Any]:
 def llama_layer(make: Maker, width: int, prefix: str, norms: tuple[str, ...]) -> dict[str, Tensor]:
     found = {
         "self_attn.q_proj.weight": make(HEADS * HD, width), "self_attn.k_proj.weight": make(KV * HD, width), "self_attn.v_proj.weight": make(KV * HD, width),
-        "self_attn.o_proj.weight": make(H, HEADS * HD), "mlp.gate_proj.weight": make(I, H), "mlp.up_proj.weight": make(I, H), "mlp.down_proj.weight": make(H, I),
+        "self_attn.o_proj.weight": make(H, HEADS * HD), "mlp.gate_proj.weight": make(INNER, H), "mlp.up_proj.weight": make(INNER, H), "mlp.down_proj.weight": make(H, INNER),
     }  # fmt: skip
     return {prefix + name: tensor for name, tensor in found.items()} | {f"{prefix}{name}.weight": make.norm() for name in norms}
 
@@ -70,6 +70,7 @@ def medusa_v1(folder: Path, heads: int = 3, layers: int = 1, **config: Any) -> P
 
 def medusa_shared(folder: Path, heads: int = 3, **config: Any) -> Path:
     said = {"version": "2", "medusa_num_heads": heads, "medusa_num_layers": 1} | config
+    said = {key: value for key, value in said.items() if value is not None}
     return save(folder, said, medusa_tensors(heads, matrices=False), "medusa_lm_head.safetensors")
 
 
@@ -78,9 +79,10 @@ def medusa_full(folder: Path, heads: int = 3, **config: Any) -> Path:
     make = Maker(2)
     model = {"model.embed_tokens.weight": make(V, H), "lm_head.weight": make(V, H)} | llama_layer(make, H, "model.layers.0.", ("input_layernorm",))
     inside = medusa_tensors(heads, prefix="medusa_head.")
-    save(folder, llama_config(medusa_num_heads=heads, medusa_num_layers=1, **config), model, "model-00001-of-00002.safetensors")
+    said = llama_config(medusa_num_heads=heads, medusa_num_layers=1) | config
+    save(folder, said, model, "model-00001-of-00002.safetensors")
     save(folder, None, inside, "model-00002-of-00002.safetensors")
-    places = {name: "model-00001-of-00002.safetensors" for name in model} | {name: "model-00002-of-00002.safetensors" for name in inside}
+    places = dict.fromkeys(model, "model-00001-of-00002.safetensors") | dict.fromkeys(inside, "model-00002-of-00002.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     return folder
 
@@ -149,7 +151,9 @@ def eagle3_tensors(layer: str = "midlayer.", *, reduced: bool = True, taps: int 
     return found
 
 
-def eagle3(folder: Path, *, reduced: bool = True, name: str = "pytorch_model.bin", more: dict[str, Tensor] | None = None, drop: tuple[str, ...] = (), **config: Any) -> Path:
+def eagle3(
+    folder: Path, *, reduced: bool = True, name: str = "pytorch_model.bin", more: dict[str, Tensor] | None = None, drop: tuple[str, ...] = (), **config: Any
+) -> Path:
     tensors = {key: tensor for key, tensor in (eagle3_tensors(reduced=reduced) | (more or {})).items() if key not in drop}
     said = llama_config(draft_vocab_size=DRAFT if reduced else V) | config
     return save(folder, {k: v for k, v in said.items() if v is not None}, tensors, name)

@@ -138,7 +138,10 @@ def test_eagle_reads_both_files_and_both_kinds_of_fc(bias: bool, file: str, tmp_
 
 def test_eagle_with_biases_in_its_attention(tmp_path: Path) -> None:
     make = makers.Maker(9)
-    more = {f"layers.0.self_attn.{part}.bias": make(makers.HEADS * makers.HD if part == "q_proj" else makers.KV * makers.HD) for part in ("q_proj", "k_proj", "v_proj")}
+    more = {
+        f"layers.0.self_attn.{part}.bias": make(makers.HEADS * makers.HD if part == "q_proj" else makers.KV * makers.HD)
+        for part in ("q_proj", "k_proj", "v_proj")
+    }
     head = load(makers.eagle(tmp_path, more=more, qkv_bias=True))
     assert torch.equal(build(head).k_proj.bias, more["layers.0.self_attn.k_proj.bias"].float())
 

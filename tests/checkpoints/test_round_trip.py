@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import makers
+from checkpoints.own import SIZES, own_head
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
@@ -17,43 +18,16 @@ from specviz.checkpoints._sidecar import NAME
 from specviz.checkpoints.base import METHODS, build
 from specviz.checkpoints.conversion import convert, load
 from specviz.checkpoints.doctor import detect, inspect
-from specviz.drafters._eagle3_module import Eagle3Sizes
-from specviz.drafters._hydra_module import HydraSizes
-from specviz.drafters._layer import LayerSizes
-from specviz.drafters.eagle_module import EagleSizes
 from specviz.drafters.heads import HeadConfig, save_head
-from specviz.drafters.medusa_module import MedusaSizes
 from specviz.errors import BadFile, BadInput
 from specviz.sources import Fingerprint
 from specviz.target import Target
 
 H, V = makers.H, makers.V
-LAYER = {"hidden": H, "intermediate": 96, "heads": 4, "kv_heads": 2, "head_dim": 16, "rope_theta": 10000.0, "norm_eps": 1e-5, "draft_vocab": makers.DRAFT}
-PREFIX = LayerSizes(**(LAYER | {"draft_vocab": V}))
-SIZES = {
-    "medusa": MedusaSizes(H, 3, 1, makers.DRAFT),
-    "hydra": HydraSizes(H, 2, 2, makers.DRAFT),
-    "hydra-prefix": HydraSizes(H, 2, 2, makers.DRAFT, prefix=PREFIX),
-    "eagle": EagleSizes(**LAYER),
-    "eagle3": Eagle3Sizes(**LAYER, feature=H, taps=(0, 1, 2), vocab=V),
-    "eagle3-shared-rows": Eagle3Sizes(**LAYER, feature=H, taps=(0, 1, 2), own_rows=False),
-}
 ROUTES = [
     ("medusa", "medusa_v1"), ("medusa", "medusa_shared"), ("medusa", "medusa_vllm"), ("hydra", "hydra"), ("hydra-prefix", "hydra"),
     ("eagle", "eagle"), ("eagle3", "eagle3"), ("eagle3", "speculators"), ("eagle3-shared-rows", "eagle3"), ("eagle3-shared-rows", "speculators"),
 ]  # fmt: skip
-
-
-def own_head(folder: Path, kind: str, fingerprint: Fingerprint) -> Path:
-    """A head of ours with random weights everywhere, over a reduced vocabulary."""
-    method, sizes = kind.partition("-")[0], SIZES[kind]
-    torch.manual_seed(3)
-    module = METHODS[method][1](sizes)
-    with torch.no_grad():
-        for name, weight in module.named_parameters():
-            weight.copy_(("norm" in name) + torch.randn(weight.shape) * 0.2)
-    save_head(folder, HeadConfig(method, sizes.to_json(), fingerprint, {"epochs": 3, "held_out_acceptance": [0.6, 0.5, 0.1]}), module, makers.draft_ids())
-    return folder
 
 
 @pytest.fixture
@@ -113,7 +87,10 @@ def test_the_foreign_files_alone_hold_the_head(kind: str, to: str, tmp_path: Pat
     torch.testing.assert_close(logits(build(last), rows), logits(build(first), rows), atol=0.02, rtol=0.01)
 
 
-@pytest.mark.parametrize(("name", "to"), [("medusa_v1", "medusa_vllm"), ("medusa_vllm", "medusa_v1"), ("medusa_full", "medusa_v1"), ("eagle3", "speculators"), ("speculators", "eagle3")])
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [("medusa_v1", "medusa_vllm"), ("medusa_vllm", "medusa_v1"), ("medusa_full", "medusa_v1"), ("eagle3", "speculators"), ("speculators", "eagle3")],
+)
 def test_one_foreign_format_to_another(name: str, to: str, tmp_path: Path, tiny_folder: Path) -> None:
     source = makers.ALL[name](tmp_path / name, **({"base_model_name_or_path": "some/base"} if name == "eagle3" else {}))
     made = convert(source, to, tmp_path / "made")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from specviz.training.dataset import Batch
 
 
-@dataclass
+@dataclass  # not frozen itself: `place` moves it once, before training
 class Frozen:
     """The parts of the target that training reads: nothing here is trained or saved."""
 
@@ -20,11 +20,11 @@ class Frozen:
     embedding: Tensor  # [vocab, hidden]
     rows: Tensor  # [draft vocab, hidden] LM-head rows of the draft vocabulary
     vocabulary: Tensor  # [draft vocab] token ids
-    last_layer: Mapping[str, Tensor]  # state of the target's last decoder layer, to start from
 
-    def lower(self, precision: str) -> None:
-        """Keeps the rows in the dtype of the matrix products ("bf16" or "fp32"), so that they are converted once."""
-        self.rows = self.rows.to({"bf16": torch.bfloat16, "fp32": torch.float32}[precision])
+    def place(self, device: torch.device, precision: str) -> None:
+        """Moves everything to the device; the rows take the dtype of the matrix products ("bf16" or "fp32"), so that they are converted once."""
+        self.embedding, self.vocabulary = self.embedding.to(device), self.vocabulary.to(device)
+        self.rows = self.rows.to(device, {"bf16": torch.bfloat16, "fp32": torch.float32}[precision])
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Lesson(Protocol):
 
     method: str
     module: nn.Module
+    frozen: Frozen
     taps: tuple[int, ...]
 
     def sizes(self) -> dict[str, Any]: ...

@@ -30,22 +30,20 @@ class EagleLesson:
         decay: float = 0.8,
         feature_weight: float = 0.1,
         noise: float = 0.1,
-        start_from_target: bool = True,
     ) -> None:
         self.frozen = frozen
         self.unroll, self.decay, self.feature_weight, self.noise = unroll, decay, feature_weight, noise
         self.taps = (frozen.config.num_hidden_layers,)
         self.module = EagleLayer(EagleSizes.of(frozen.config, len(frozen.vocabulary)))
         _balance(self.module, frozen)
-        if start_from_target:
-            _copy_layer(self.module, frozen.last_layer)
 
     def sizes(self) -> dict[str, Any]:
         return self.module.sizes.to_json()
 
     def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
         features = batch.states[self.taps[0]]
-        shaken = features + (torch.rand(features.shape, generator=chance) * 2 - 1) * self.noise
+        shake = torch.rand(features.shape, generator=chance).to(features.device)  # drawn on the CPU, so that every device sees the same
+        shaken = features + (shake * 2 - 1) * self.noise
         outputs = self.module(self._embed(batch), shaken, self.unroll)
         words, states = [], []
         for s, output in enumerate(outputs):
@@ -58,7 +56,9 @@ class EagleLesson:
             states.append(functional.smooth_l1_loss(picked, truth) * self.decay**s)
         scale = sum(self.decay**s for s in range(self.unroll))
         word, state = torch.stack(words).sum() / scale, torch.stack(states).sum() / scale
-        return {"loss": word + self.feature_weight * state, "words": word, "features": state}
+        first = batch.ahead(2)
+        outside = first.missed / (first.missed + first.mask.sum()).clamp(min=1)
+        return {"loss": word + self.feature_weight * state, "words": word, "features": state, "outside": outside}
 
     def hits(self, batch: Batch) -> Hits:
         outputs = self.module(self._embed(batch), batch.states[self.taps[0]], DEPTHS)
@@ -78,12 +78,3 @@ def _balance(layer: EagleLayer, frozen: Frozen) -> None:
     size = float(frozen.embedding.std())
     with torch.no_grad():
         layer.fc.weight[:, : layer.sizes.hidden] *= min(1.0 / max(size, 1e-3), 20.0)
-
-
-def _copy_layer(layer: EagleLayer, state: Mapping[str, Tensor]) -> None:
-    """Starts from the target's last decoder layer, where names and shapes agree."""
-    own = layer.state_dict()
-    for name, tensor in state.items():
-        short = name.removeprefix("self_attn.").removeprefix("mlp.")
-        if short in own and own[short].shape == tensor.shape:
-            own[short].copy_(tensor)

@@ -36,7 +36,8 @@ class MedusaLesson:
             rows = soft_cross_entropy(state[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
             parts[f"head{k}"] = rows.mean()
         total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
-        return {"loss": total, **parts}
+        first = batch.ahead(2)
+        return {"loss": total, **parts, "outside": first.missed / (first.missed + first.mask.sum()).clamp(min=1)}
 
     def hits(self, batch: Batch) -> Hits:
         states = self.module(batch.states[self.taps[0]])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -12,12 +14,14 @@ from specviz.ui.app import App
 from specviz.ui.choices import Choice
 from specviz.ui.controls import QUIET, Method, Prompt, Values
 from specviz.ui.engine import Ask
-from specviz.ui.run_buttons import RunButtons
+from specviz.ui.run_buttons import Flow, RunButtons
 from specviz.ui.side_by_side import COLUMNS, PairStep, play_pair, table
 from specviz.ui.view import tail, whole
 from specviz.ui.widgets.player import Player
 
 PREFIX = "compare"
+STATE_KEPT = 3600  # seconds
+BREATH = 0.02  # seconds after each round, as on the live page
 
 
 def compare(app: App) -> None:
@@ -34,6 +38,7 @@ class ComparePage:
         self.app = app
 
     def place(self) -> None:
+        self.kept = gr.State(None, time_to_live=STATE_KEPT)  # the session's own two runs, as they grow, and what to call them
         first = choices.first_choice(self.app.target_name)
         with gr.Row(elem_classes="app-page"):
             with gr.Column(elem_classes="app-ask app-card", min_width=0):
@@ -84,7 +89,8 @@ class ComparePage:
             pick.change(self.offer_axes, [*picks, self.axis], [self.axis, *self.values], **QUIET)
         self.axis.input(self.offer_values, [*picks, self.axis], self.values, **QUIET)
         inputs = {*self.prompt.inputs, *self.method.inputs, self.axis, *self.values}
-        self.buttons.wire(self.prompt.text, self.decode, inputs, [self.table, *self.titles, *self.players])
+        screen = [self.table, *self.titles, *self.players]
+        self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [*self.titles, *self.players, self.kept], self.finish, self.kept, screen))
 
     def offer_axes(self, drafter: str, shape: str | None, rule: str, key: str) -> list[Any]:
         """Another method has other knobs: offers what can differ, and keeps what was chosen where it still exists."""
@@ -118,23 +124,35 @@ class ComparePage:
         try:
             asks = self.read(values)
         except SpecvizError as problem:
-            yield self.buttons.refuse(problem)
+            yield {self.buttons.message: notes.message(str(problem), "error")}
             return
         labels = [f"{letter}: {values[part]}" for letter, part in zip(COLUMNS, self.values, strict=True)]
         for moment in play_pair(self.app.engine, asks, self.buttons.stopped(request)):
             yield self.show(moment, labels)
+            if moment.step.stage == "drafting":
+                time.sleep(BREATH)
 
     def show(self, moment: PairStep, labels: list[str]) -> dict[Any, Any]:
-        """Returns the updates of one moment: the newest rounds of the column that runs, everything at the end."""
+        """Returns the updates of one moment: the newest rounds of the column that runs."""
         step, column = moment.step, moment.column
-        text = step.message if step.last or step.stage in ("waiting", "warming") else f"{COLUMNS[column]}: {step.message}"
-        updates: dict[Any, Any] = {self.buttons.message: notes.message(text, "error" if step.stage == "failed" else "info" if step.last else "busy")}
-        if step.last:
-            updates |= {**self.buttons.rest(), self.table: table(moment.traces, labels)} if any(moment.traces) else self.buttons.rest()
-            return updates | {player: whole(trace) for player, trace in zip(self.players, moment.traces, strict=True) if trace is not None}
-        trace: Trace | None = moment.traces[column]
+        prefix = "" if step.last or step.stage in ("waiting", "warming") else f"{COLUMNS[column]}: "
+        updates: dict[Any, Any] = {self.buttons.message: notes.of_step(replace(step, message=prefix + step.message))}
+        trace = moment.traces[column]
         if step.stage == "drafting" and trace is not None:
             updates |= {self.players[column]: tail(trace)}
             if len(trace.rounds()) == 1:
-                updates |= {self.titles[column]: notes.column(COLUMNS[column], notes.method(trace)), self.table: table(moment.traces, labels)}
+                updates |= {self.titles[column]: notes.column(COLUMNS[column], notes.method(trace))}
+        if any(moment.traces):
+            updates |= {self.kept: (moment.traces, labels)}
+        return updates
+
+    def finish(self, kept: tuple[tuple[Trace | None, Trace | None], list[str]] | None) -> dict[Any, Any]:
+        """Draws both runs and their numbers; without one, the screen keeps what it showed."""
+        if kept is None:
+            return gr.skip()
+        traces, labels = kept
+        updates: dict[Any, Any] = {self.table: table(traces, labels)}
+        for place, trace in enumerate(traces):
+            if trace is not None:
+                updates |= {self.players[place]: whole(trace), self.titles[place]: notes.column(COLUMNS[place], notes.method(trace))}
         return updates

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,14 +10,16 @@ from specviz.errors import SpecvizError
 from specviz.trace import Trace
 from specviz.ui import notes
 from specviz.ui.app import App
-from specviz.ui.charts import Charts, Pace
+from specviz.ui.charts import Charts
 from specviz.ui.controls import QUIET, Method, Prompt, Values, read_ask
-from specviz.ui.run_buttons import RunButtons
+from specviz.ui.run_buttons import Flow, RunButtons
 from specviz.ui.runs import Step, play
 from specviz.ui.view import tail, whole
 from specviz.ui.widgets.player import Player
 
 PREFIX = "live"
+STATE_KEPT = 3600  # seconds
+BREATH = 0.02  # seconds after each round: sending and drawing it should not take the processor from the next one, which is timed
 DRAW_PROBLEMS = (SpecvizError, KeyError, TypeError, ValueError, IndexError, AttributeError)  # what an odd trace file can cause
 RECORDED, LIVE, OPENED = "A recorded run. Press Run to decode your own prompt.", "Your run.", "Opened file."
 
@@ -29,12 +32,13 @@ def live(app: App) -> None:
 
 
 class LivePage:
-    """The live page: its components, and the handlers as methods. A trace lives in the handler that made it, never in the page."""
+    """The live page: its components, and the handlers as methods. Traces live in the session's state, never in the page."""
 
     def __init__(self, app: App) -> None:
         self.app = app
 
     def place(self) -> None:
+        self.kept = gr.State(None, time_to_live=STATE_KEPT)  # the session's own run, as it grows
         trace = self.app.first_trace()
         with gr.Row(elem_classes="app-page"):
             with gr.Column(elem_classes="app-ask app-card", min_width=0):
@@ -83,39 +87,43 @@ class LivePage:
     def wire(self) -> None:
         self.method.wire()
         inputs = {*self.prompt.inputs, *self.method.inputs, self.plain}
-        screen = [self.origin, self.player, self.speed, *self.charts.places.values(), self.download]
-        self.buttons.wire(self.prompt.text, self.decode, inputs, screen)
-        screen.append(self.buttons.message)
-        self.recorded.input(self.show_recorded, self.recorded, screen, **QUIET)
-        self.open.upload(self.open_file, self.open, screen, **QUIET)
+        screen = [self.origin, self.player, self.speed, self.download, *self.charts.places.values()]
+        self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [self.player, self.kept], self.finish, self.kept, screen))
+        self.buttons.beat.tick(self.draw_chart, self.kept, list(self.charts.places.values()), **QUIET)
+        opened = [self.buttons.message, *screen]
+        self.recorded.input(self.show_recorded, self.recorded, opened, **QUIET)
+        self.open.upload(self.open_file, self.open, opened, **QUIET)
 
     def decode(self, values: Values, request: gr.Request) -> Iterator[dict[Any, Any]]:
-        """Runs what the controls say and yields what changed on the screen, every round."""
+        """Runs what the controls say and yields what changed, every round."""
         try:
             ask = read_ask(self.prompt, self.method, values)
         except SpecvizError as problem:
-            yield self.buttons.refuse(problem)
+            yield {self.buttons.message: notes.message(str(problem), "error")}
             return
-        pace = Pace()
         for step in play(self.app.engine, ask, plain=bool(values[self.plain]), stopped=self.buttons.stopped(request)):
-            yield self.show(step, pace)
+            yield self.show(step)
+            if step.stage == "drafting":
+                time.sleep(BREATH)
 
-    def show(self, step: Step, pace: Pace) -> dict[Any, Any]:
+    def show(self, step: Step) -> dict[Any, Any]:
         """Returns the updates of one step: only the newest rounds travel while a run goes on."""
         updates: dict[Any, Any] = {self.buttons.message: notes.of_step(step)}
-        if step.last:
-            updates |= self.buttons.rest()
-        if step.trace is None:
-            return updates
-        if step.last:
-            return updates | self.screen(step.trace, LIVE) | {self.download: gr.update(value=str(self.app.downloads.save(step.trace)))}
-        if step.stage == "drafting":
-            updates |= {self.player: tail(step.trace)}
-            if len(step.trace.rounds()) == 1:
-                updates |= {self.origin: notes.of_origin(LIVE, step.trace), self.speed: ""}
-            if pace.due():
-                updates |= self.charts.draw(step.trace)
+        if step.trace is not None:
+            updates |= {self.kept: step.trace}
+            if step.stage == "drafting":
+                updates |= {self.player: tail(step.trace)}
         return updates
+
+    def draw_chart(self, trace: Trace | None) -> dict[Any, Any]:
+        """Returns one chart of the run that goes on; the charts take turns."""
+        return self.charts.draw_one(trace) if trace is not None and trace.finished() is None else gr.skip()
+
+    def finish(self, trace: Trace | None) -> dict[Any, Any]:
+        """Draws the whole run; without one, the screen keeps what it showed."""
+        if trace is None:
+            return gr.skip()
+        return {self.download: gr.update(value=str(self.app.downloads.save(trace))), **self.screen(trace, LIVE)}
 
     def screen(self, trace: Trace, origin: str) -> dict[Any, Any]:
         """Returns a whole trace for every part of the page."""

@@ -1,20 +1,36 @@
 // Keyboard and mouse. Tree: the W3C tree pattern with a roving tab stop. Elsewhere in the player the arrows step through the rounds.
 function focusNode(key) {
   const found = parts.tree.querySelector(`[data-key="${state.cur}:${key}"]`) || parts.tree.querySelector("[data-key]");
-  if (found) { found.focus({ preventScroll: true }); found.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+  if (found) {
+    found.focus({ preventScroll: true });
+    found.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
 }
-function moveTo(item) { if (item) { state.picked = { round: state.cur, key: item.key }; state.peeked = null; mark(); focusNode(item.key); } }
+function moveTo(item) {
+  if (item) {
+    state.picked = { round: state.cur, key: item.key };
+    state.peeked = null;
+    mark();
+    focusNode(item.key);
+  }
+}
 
 function treeKey(code) {
-  const order = parts.order, at = order.findIndex((item) => item.key === (keyOf(document.activeElement) || {}).key), item = order[at];
+  const order = parts.order,
+    at = order.findIndex((item) => item.key === (keyOf(document.activeElement) || {}).key),
+    item = order[at];
   if (!item) return false;
   if (code === "ArrowDown") moveTo(order[at + 1]);
   else if (code === "ArrowUp") moveTo(order[at - 1]);
   else if (code === "Home") moveTo(order[0]);
   else if (code === "End") moveTo(order[order.length - 1]);
-  else if (code === "ArrowRight") { if (folded(item)) setFold(item, false); else moveTo(item.kids[0]); }
-  else if (code === "ArrowLeft") { if (folds(item) && !folded(item)) setFold(item, true); else moveTo(parts.items[item.parent]); }
-  else if (code === "Enter" || code === "NumpadEnter") pin(state.cur, item.key);
+  else if (code === "ArrowRight") {
+    if (folded(item)) setFold(item, false);
+    else moveTo(item.kids[0]);
+  } else if (code === "ArrowLeft") {
+    if (folds(item) && !folded(item)) setFold(item, true);
+    else moveTo(parts.items[item.parent]);
+  } else if (code === "Enter" || code === "NumpadEnter") pin(state.cur, item.key);
   else return false;
   return true;
 }
@@ -34,8 +50,10 @@ function roundKey(code) {
 function stripKey(code) {
   if (code === "ArrowRight") walkStrip(1);
   else if (code === "ArrowLeft") walkStrip(-1);
-  else if (code === "Enter") { const at = keyOf(document.activeElement); if (at) pin(at.round, at.key); }
-  else return false;
+  else if (code === "Enter") {
+    const at = keyOf(document.activeElement);
+    if (at) pin(at.round, at.key);
+  } else return false;
   return true;
 }
 
@@ -54,11 +72,19 @@ function onKey(event) {
 }
 
 function listen() {
-  document.addEventListener("keydown", (event) => { if (element.isConnected) onKey(event); });
-  document.addEventListener("specviz-round", (event) => { if (element.isConnected && event.detail.by !== element && event.detail.group === props.group) go(event.detail.round, { quiet: true }); });
+  document.addEventListener("keydown", (event) => {
+    if (element.isConnected) onKey(event);
+  });
+  document.addEventListener("specviz-round", (event) => {
+    if (element.isConnected && event.detail.by !== element && event.detail.group === props.group) go(event.detail.round, { quiet: true });
+  });
   parts.root.addEventListener("click", (event) => {
     const fold = event.target.closest("[data-fold]");
-    if (fold) { const item = parts.items.find((one) => String(one.key) === fold.dataset.fold); setFold(item, !folded(item)); return; }
+    if (fold) {
+      const item = parts.items.find((one) => String(one.key) === fold.dataset.fold);
+      setFold(item, !folded(item));
+      return;
+    }
     const hit = keyOf(event.target);
     if (!hit || event.target.closest(".sv-ribbon, button")) return;
     pin(hit.round, hit.key);
@@ -67,12 +93,16 @@ function listen() {
   let over = null;
   parts.root.addEventListener("pointerover", (event) => {
     if (event.pointerType === "touch" || dragging) return;
-    const hit = event.target.closest(".sv-table") ? null : keyOf(event.target), name = hit ? `${hit.round}:${hit.key}` : null;
+    const hit = event.target.closest(".sv-table") ? null : keyOf(event.target),
+      name = hit ? `${hit.round}:${hit.key}` : null;
     if (name === over) return;
     over = name;
     peek(hit);
   });
-  parts.root.addEventListener("pointerleave", () => { over = null; if (state.peeked) peek(null); });
+  parts.root.addEventListener("pointerleave", () => {
+    over = null;
+    if (state.peeked) peek(null);
+  });
 }
 
 main();

@@ -1,16 +1,36 @@
 // What is known of the run and what the person looks at. `rounds` may have holes while updates are coalesced; the last value fills them.
 const state = {
-  view: null, rounds: [], cur: 0, follow: false, picked: null, peeked: null, phase: "accept",
-  foldAll: null, unfold: new Map(), cuts: false, large: false, speed: 1, timer: null,
+  view: null,
+  rounds: [],
+  cur: 0,
+  follow: false,
+  picked: null,
+  peeked: null,
+  phase: "accept",
+  foldAll: null,
+  unfold: new Map(),
+  cuts: false,
+  large: false,
+  speed: 1,
+  timer: null,
 };
 
 function take(value) {
-  const view = value && JSON.parse(JSON.stringify(value)); // ours alone: during a stream Gradio patches the value it gave us in place
-  if (!view) { halt(); state.view = null; state.rounds = []; return; }
+  const view = value ? JSON.parse(value) : null; // text, see Player.postprocess
+  if (!view) {
+    halt();
+    state.view = null;
+    state.rounds = [];
+    return;
+  }
   if (view.rounds) {
-    const before = state.view, going = view.status === "running";
+    const before = state.view,
+      going = view.status === "running";
     const fresh = !before || before.run !== view.run || before.row !== view.row || view.total < state.rounds.length;
-    if (fresh) { halt(); Object.assign(state, { rounds: [], picked: null, peeked: null, unfold: new Map(), follow: going }); }
+    if (fresh) {
+      halt();
+      Object.assign(state, { rounds: [], picked: null, peeked: null, unfold: new Map(), follow: going });
+    }
     for (const round of view.rounds) state.rounds[round.i] = round;
     state.rounds.length = view.total;
     state.view = { ...view, rounds: null };
@@ -18,7 +38,10 @@ function take(value) {
     else if (state.follow) look(view.total - 1);
     if (!going) state.follow = false;
   }
-  if (Number.isInteger(view.seek)) { state.follow = false; look(view.seek); }
+  if (Number.isInteger(view.seek)) {
+    state.follow = false;
+    look(view.seek);
+  }
   state.cur = clamp(state.cur, 0, Math.max(0, state.rounds.length - 1));
 }
 
@@ -47,8 +70,20 @@ function go(index, options = {}) {
   if (!options.play) halt();
   if (running()) state.follow = false;
   look(index);
-  if (!options.quiet && props.group) document.dispatchEvent(new CustomEvent("specviz-round", { detail: { group: props.group, round: state.cur, by: element } }));
-  if (!options.quiet && telling === null) telling = setTimeout(() => { telling = null; trigger("round_select", { row: state.view ? state.view.row : 0, round: state.cur }); }, 150);
+  if (!options.quiet && props.group)
+    document.dispatchEvent(new CustomEvent("specviz-round", { detail: { group: props.group, round: state.cur, by: element } }));
+  if (!options.quiet && telling === null)
+    telling = setTimeout(() => {
+      telling = null;
+      trigger("round_select", { row: state.view ? state.view.row : 0, round: state.cur });
+    }, 150);
+  draw();
+}
+
+function follow() {
+  halt();
+  state.follow = true;
+  look(state.rounds.length - 1);
   draw();
 }
 
@@ -59,8 +94,15 @@ function pin(round, key) {
   if (round >= 0) trigger("node_select", { round, node: key });
   mark();
 }
-function unpin() { state.picked = null; state.peeked = null; mark(); }
-function peek(target) { state.peeked = target; mark(); }
+function unpin() {
+  state.picked = null;
+  state.peeked = null;
+  mark();
+}
+function peek(target) {
+  state.peeked = target;
+  mark();
+}
 
 const PHASES = ["draft", "verify", "accept"];
 function halt() {
@@ -69,17 +111,33 @@ function halt() {
 }
 // Speed 0 is "step by step": every round passes through draft, verify and accept
 function play() {
-  if (state.timer !== null) { halt(); draw(); return; }
+  if (state.timer !== null) {
+    halt();
+    draw();
+    return;
+  }
   if (state.cur >= state.rounds.length - 1) go(0);
   if (state.speed === 0) state.phase = "draft";
   draw();
   wait();
 }
-function wait() { state.timer = setTimeout(tick, state.speed === 0 ? 1100 : 1000 / state.speed); drawControls(); }
+function wait() {
+  state.timer = setTimeout(tick, state.speed === 0 ? 1100 : 1000 / state.speed);
+  drawControls();
+}
 function tick() {
   const last = state.cur >= state.rounds.length - 1;
-  if (state.speed === 0 && state.phase !== "accept") { state.phase = PHASES[PHASES.indexOf(state.phase) + 1]; draw(); wait(); return; }
-  if (last) { halt(); draw(); return; }
+  if (state.speed === 0 && state.phase !== "accept") {
+    state.phase = PHASES[PHASES.indexOf(state.phase) + 1];
+    draw();
+    wait();
+    return;
+  }
+  if (last) {
+    halt();
+    draw();
+    return;
+  }
   if (state.speed === 0) state.phase = "draft";
   go(state.cur + 1, { play: true });
   wait();

@@ -2,13 +2,22 @@
 function drawNumbers() {
   const { summary, status } = state.view;
   const two = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
-  const speed = summary.speedup === null ? html("b", { class: "sv-none" }, status === "running" ? "running" : "no baseline yet") : html("b", {}, two(summary.speedup), html("i", {}, "×"));
+  const speed =
+    summary.speedup === null
+      ? html("b", { class: "sv-none" }, status === "running" ? "running" : "no baseline yet")
+      : html("b", {}, two(summary.speedup), html("i", {}, "×"));
   const rate = summary.tokens_per_second === null ? "" : ` · ${summary.tokens_per_second.toFixed(1)} tokens/s`;
   parts.numbers.replaceChildren(
     number(html("b", {}, two(summary.tau)), "tokens per target forward", "tau", "τ, bonus counted"),
     number(html("b", {}, summary.tokens), "tokens", "tokens", `${summary.accepted} of them accepted drafts`),
     number(html("b", {}, summary.forwards), "target forwards", "forwards", `${summary.drafted.toLocaleString("en")} candidates verified`),
-    number(speed, "measured speed-up", "speedup", (summary.speedup === null ? "against plain decoding" : summary.speedup < 1 ? "slower than plain decoding" : "faster than plain decoding") + rate));
+    number(
+      speed,
+      "measured speed-up",
+      "speedup",
+      (summary.speedup === null ? "against plain decoding" : summary.speedup < 1 ? "slower than plain decoding" : "faster than plain decoding") + rate,
+    ),
+  );
 }
 function number(value, label, key, note) {
   return html("div", { class: "sv-num" }, value, html("div", {}, term(label, key)), html("small", {}, note));
@@ -16,16 +25,27 @@ function number(value, label, key, note) {
 
 function drawAbout() {
   const a = state.view.about;
-  const warp = a.temperature === 0 ? "temperature 0" : `temperature ${a.temperature}` + (a.top_p < 1 ? `, top-p ${a.top_p}` : "") + (a.top_k ? `, top-k ${a.top_k}` : "");
-  const bits = [[a.drafter, a.shape && `on ${a.shape}`, a.knobs && `(${a.knobs})`].filter(Boolean).join(" "), `rule ${a.rule}${a.lossless ? ", lossless" : ", lossy"}`, warp, `seed ${a.seed}`, a.target, [a.device, a.dtype].filter(Boolean).join(", ")];
+  const warp =
+    a.temperature === 0 ? "temperature 0" : `temperature ${a.temperature}` + (a.top_p < 1 ? `, top-p ${a.top_p}` : "") + (a.top_k ? `, top-k ${a.top_k}` : "");
+  const bits = [
+    [a.drafter, a.shape && `on ${a.shape}`, a.knobs && `(${a.knobs})`].filter(Boolean).join(" "),
+    `rule ${a.rule}${a.lossless ? ", lossless" : ", lossy"}`,
+    warp,
+    `seed ${a.seed}`,
+    a.target,
+    [a.device, a.dtype].filter(Boolean).join(", "),
+  ];
   parts.about.replaceChildren(...bits.map((bit) => html("span", {}, bit)));
   const { prompt } = state.view;
-  parts.prompt.replaceChildren(html("summary", {}, html("span", { class: "sv-h" }, `Prompt, ${prompt.tokens} tokens`), html("span", { class: "sv-line" }, prompt.text)), html("p", {}, prompt.text));
+  parts.prompt.replaceChildren(
+    html("summary", {}, html("span", { class: "sv-h" }, `Prompt, ${prompt.tokens} tokens`), html("span", { class: "sv-line" }, prompt.text)),
+    html("p", {}, prompt.text),
+  );
 }
 
 function token(text, kind, round, key, end) {
   const cls = ["sv-tok", kind, text.includes("\n") ? "nl" : "", text === "" ? "part" : "", end ? "end" : ""].join(" ");
-  const label = `${text === "" ? "part of a character" : text}, ${round < 0 ? "first token" : `round ${round + 1}`}, ${props.words[kind] || kind}${end ? ", end of text" : ""}`;
+  const label = `${text === "" ? "part of a character" : text}, ${round < 0 ? "first token" : `round ${round + 1}`}, ${word(kind)}${end ? ", end of text" : ""}`;
   return html("span", { class: cls, role: "option", tabindex: -1, "aria-label": label, "data-key": `${round}:${key}` }, text);
 }
 const drawn = new Map(); // round -> what its group was made from, so that a stream redraws only what is new
@@ -42,15 +62,28 @@ function drawStrip() {
   want.forEach(([index, source, make], place) => {
     let group = groups[place];
     if (!group || drawn.get(group) !== source) {
-      const made = html("span", { class: `sv-group${index % 2 ? " odd" : ""}`, "data-round": index }, ...make());
-      if (group) { drawn.delete(group); group.replaceWith(made); } else parts.strip.append(made);
+      const made = html(
+        "span",
+        {
+          role: "group",
+          "aria-label": index < 0 ? "before the rounds" : `round ${index + 1}`,
+          class: `sv-group${index % 2 ? " odd" : ""}`,
+          "data-round": index,
+        },
+        ...make(),
+      );
+      if (group) {
+        drawn.delete(group);
+        group.replaceWith(made);
+      } else parts.strip.append(made);
       drawn.set(made, source);
       group = made;
     }
     group.classList.toggle("cur", index === state.cur);
     group.classList.toggle("later", index > state.cur);
   });
-  const box = parts.strip, cur = box.querySelector(".sv-group.cur");
+  const box = parts.strip,
+    cur = box.querySelector(".sv-group.cur");
   if (cur && box.scrollHeight > box.clientHeight) {
     const top = cur.offsetTop - box.offsetTop;
     if (top < box.scrollTop || top + cur.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = top - box.clientHeight / 2;
@@ -64,7 +97,8 @@ function keyOf(node) {
   return { round: Number(round), key: /^[0-9]+$/.test(key) ? Number(key) : key };
 }
 function walkStrip(step) {
-  const all = tokens(), at = all.indexOf(document.activeElement);
+  const all = tokens(),
+    at = all.indexOf(document.activeElement);
   const next = all[clamp(at + step, 0, all.length - 1)];
   if (!next) return;
   const { round, key } = keyOf(next);

@@ -15,7 +15,6 @@ const TERMS = {
 };
 const MEANING = {
   accepted: "drafted, and the rule took it",
-  bonus: "the target's own token, one per round at no extra pass",
   rejected: "tested, and the rule refused it",
   untested: "a sibling was accepted first",
   unreached: "something above it fell",
@@ -23,9 +22,17 @@ const MEANING = {
   cut: "accepted, but the text ended before it",
   passenger: "computed along, not a candidate",
   pruned: "drafted, but the tree had no room for it",
+  bonus: "the target's own token, one per round at no extra pass",
   plain: "written without a draft",
 };
 const GLYPHS = {
-  accepted: "M2.5 6.5 5 9 9.5 3.5", cut: "M2.5 6.5 5 9 9.5 3.5", rejected: "M3 3l6 6M9 3l-6 6", untested: "M3 6h6",
-  passed_not_chosen: "M1.5 6.5 3.5 9 7 4M7.5 9.5h3.5", passenger: "M4 3v6M8 3v6",
+  accepted: "M2.5 6.5 5 9 9.5 3.5",
+  cut: "M2.5 6.5 5 9 9.5 3.5",
+  rejected: "M3 3l6 6M9 3l-6 6",
+  untested: "M3 6h6",
+  passed_not_chosen: "M1.5 6.5 3.5 9 7 4M7.5 9.5h3.5",
+  passenger: "M4 3v6M8 3v6",
 };
+const KEYS =
+  "Keys: Left and Right step through the rounds, Home and End go to the first and last, Space plays. " +
+  "In the tree the arrows move between nodes, Enter pins, Esc releases, Page Up and Page Down change the round.";
