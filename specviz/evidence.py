@@ -78,33 +78,39 @@ class Evidence:
 
     def columns(self, also: Iterable[int] = (), top: int = 5) -> Columns:
         """Returns the trace's numbers for every node that has children, and for the nodes in `also` (the end of the path)."""
+        also = tuple(also)
         parents = sorted({*self.tree.parents[1:], *also} - {-1})
-        size = len(self.tree)
         row_of = {node: row for row, node in enumerate(parents)}
         logits = self.logits[parents].float()
-        log_p = logits.log_softmax(-1)
-        entropy = torch.special.entr(log_p.exp()).sum(-1).tolist()
-        best = log_p.topk(min(top, log_p.shape[-1]), -1)
-        tops = {
-            node: tuple(zip(ids, (round(p, 6) for p in ps), strict=True))
-            for node, ids, ps in zip(parents, best.indices.tolist(), best.values.exp().tolist(), strict=True)
-        }
-        own: list[float | None] = [None] * size
-        rank: list[int | None] = [None] * size
-        warped: list[float | None] = [None] * size
-        if size > 1:
-            rows = torch.tensor([row_of[p] for p in self.tree.parents[1:]], device=logits.device)
-            tokens = torch.tensor(self.tree.tokens[1:], device=logits.device)
-            mine = log_p[rows, tokens]
-            own[1:] = mine.exp().tolist()
-            rank[1:] = (log_p[rows] > mine[:, None]).sum(-1).tolist()
-            warped[1:] = self._warped_column(parents, rows, tokens)
-        at = [None if node not in row_of else entropy[row_of[node]] for node in range(size)]
-        wanted = [self.choice(node) if node in row_of else None for node in range(size)]
-        return Columns(tuple(own), tuple(warped), tuple(rank), tuple(at), tuple(wanted), tops)
+        log_sum = logits.logsumexp(-1)
+        p = (logits - log_sum[:, None]).exp_()
+        entropy = (log_sum - torch.linalg.vecdot(p, logits)).clamp_min(0.0).tolist()
+        best = p.topk(min(top, p.shape[-1]), -1)
+        tops = {node: tuple(zip(ids, (round(v, 6) for v in values), strict=True)) for node, ids, values in zip(parents, best.indices.tolist(), best.values.tolist(), strict=True)}
+        own, rank, warped = self._own_columns(parents, row_of, logits, log_sum)
+        at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(len(self.tree)))
+        known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
+        wanted = tuple(self.choice(node) if node in known else None for node in range(len(self.tree)))
+        return Columns((None, *own), (None, *warped), (None, *rank), at, wanted, tops)
 
-    def _warped_column(self, parents: list[int], rows: torch.Tensor, tokens: torch.Tensor) -> list[float]:
+    def _own_columns(self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, log_sum: torch.Tensor) -> tuple[list[float], list[int], list[float]]:
+        """Returns raw p, rank and warped p of every node but the root, each in its parent's distribution."""
+        if len(self.tree) == 1:
+            return [], [], []
+        rows = torch.tensor([row_of[parent] for parent in self.tree.parents[1:]], device=logits.device)
+        tokens = torch.tensor(self.tree.tokens[1:], device=logits.device)
+        mine = logits[rows, tokens]
+        rank = torch.empty(len(rows), dtype=torch.long, device=logits.device)
+        for row in range(len(parents)):  # row by row: gathering a whole row for every node would cost more than comparing
+            group = (rows == row).nonzero()[:, 0]
+            rank[group] = (logits[row] > mine[group, None]).sum(-1)
+        return (mine - log_sum[rows]).exp().tolist(), rank.tolist(), self._warped_column(parents, rows, tokens, logits)
+
+    def _warped_column(self, parents: list[int], rows: torch.Tensor, tokens: torch.Tensor, logits: torch.Tensor) -> list[float]:
         if self.sampling.greedy:
             return [float(token == self.argmax[parent]) for token, parent in zip(self.tree.tokens[1:], self.tree.parents[1:], strict=True)]
+        if self.sampling.top_p >= 1.0 and not self.sampling.top_k:  # nothing is cut, so no whole row has to be warped
+            scaled = logits / self.sampling.temperature
+            return (scaled[rows, tokens] - scaled.logsumexp(-1)[rows]).exp().tolist()
         self.warm(parents)
         return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()

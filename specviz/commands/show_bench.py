@@ -21,8 +21,8 @@ def bench_table(record: Mapping[str, Any]) -> Table:
     table = grid(
         f"{meta['prompts']['count']} prompts, {meta['max_new_tokens']} new tokens, T = {sampling['temperature']:g}, rule {meta['rule']['name']}, {meta['dtype']}"
     )
-    table.add_column("drafter", overflow="fold", ratio=1)
-    for name in ("tau", "tokens/s", "speed-up", "equal", "by depth %", "draft ms", "verify ms"):
+    table.add_column("drafter", overflow="fold", min_width=14)
+    for name in ("tau", "tok/s", "speed-up", "equal", "by depth", "draft", "verify"):
         table.add_column(name, justify="right", no_wrap=True)
     plain = [milliseconds(baseline["seconds"].get(name, 0.0) / baseline["rounds"] if baseline["rounds"] else None) for name in ("draft", "verify")]
     cells = [baseline["name"], number(baseline["mean_acceptance_length"]), number(baseline["tokens_per_second"], 1), "1.00", "", "", *plain]
@@ -62,7 +62,7 @@ def task_table(record: Mapping[str, Any]) -> Table:
 
 def bench_remarks(record: Mapping[str, Any]) -> Iterator[str]:
     """Yields the lines below the tables: definitions in short, why a share is missing, and each difference with how close it was."""
-    yield "tau: tokens per target forward, the bonus token included, prefill excluded. by depth: share accepted at depth 1, 2, ..., given that the parent was. ms: per round."
+    yield "tau: tokens per target forward, the bonus token included, prefill excluded. by depth: % accepted at depth 1, 2, ..., given that the parent was. draft, verify: ms per round."
     for entry in record["drafters"]:
         if entry["why_not_comparable"]:
             yield f"{entry['name']}: no share of equal texts, as {entry['why_not_comparable']}."

@@ -88,10 +88,11 @@ def _first(trace: Trace, row: int, pieces: Sequence[str], strings: Mapping[int, 
 
 
 def _summary(trace: Trace, row: int) -> dict[str, Any]:
-    numbers = summarise(trace, row)
+    numbers, speedup = summarise(trace, row), measured_speedup(trace, row)
+    told = {"tau": (numbers.tau, ".2f"), "speedup": (speedup, ".2f"), "rate": (numbers.tokens_per_second, ".1f")}
     return {
         "tau": _short(numbers.tau), "tokens": numbers.new_tokens, "forwards": numbers.target_forwards, "drafted": numbers.draft_tokens,
-        "accepted": numbers.accepted_draft_tokens, "tokens_per_second": _short(numbers.tokens_per_second), "speedup": _short(measured_speedup(trace, row)),
+        "accepted": numbers.accepted_draft_tokens, "tokens_per_second": _short(numbers.tokens_per_second), "speedup": _short(speedup), "says": {name: "–" if value is None else format(value, form) for name, (value, form) in told.items()},
     }  # fmt: skip
 
 

@@ -23,7 +23,9 @@ GREEDY, WARM = Sampling().to_json(), Sampling(temperature=1.0).to_json()
 RULE = {"name": "rejection", "knobs": {}, "lossless": True}
 
 
-def case(verdicts: list[str], path: tuple[int, ...] = (), *, sampling: dict[str, Any] = GREEDY, tests: dict[int, dict[str, Any]] | None = None, **changes: Any) -> Case:
+def case(
+    verdicts: list[str], path: tuple[int, ...] = (), *, sampling: dict[str, Any] = GREEDY, tests: dict[int, dict[str, Any]] | None = None, **changes: Any
+) -> Case:
     """A root with children 1 and 2; node 1 has a child 3. The target gives " the" 0.08 (3rd), " is" 0.61 (1st), and "\\n" 0.5 (1st) below node 1."""
     tokens, parents = (1, 10, 11, 12), (-1, 0, 0, 1)
     columns = ("node", "verdict", "reason", "p", "q", "residual_p", "residual_q", "limit", "uniform")
@@ -95,7 +97,11 @@ def test_the_likeliest_token_rejected_above_temperature_0_says_that_this_happens
 
 
 def test_typical_acceptance_names_p_and_the_limit() -> None:
-    tests = {1: {"reason": "typical", "p": 0.3, "limit": 0.09}, 2: {"reason": "below_typical_limit", "p": 0.05, "limit": 0.09}, 3: {"reason": "longer_path_won", "p": 0.2, "limit": 0.1}}
+    tests = {
+        1: {"reason": "typical", "p": 0.3, "limit": 0.09},
+        2: {"reason": "below_typical_limit", "p": 0.05, "limit": 0.09},
+        3: {"reason": "longer_path_won", "p": 0.2, "limit": 0.1},
+    }
     both = case(["accepted", "rejected", "passed_not_chosen"], (1,), sampling=WARM, tests=tests)
     assert explain(both, 1).headline == "Accepted: its p = 0.30 is above the limit 0.09, and no other path is better."
     assert explain(both, 2).headline == "Rejected: its p = 0.05 is not above the limit 0.09."

@@ -202,3 +202,24 @@ def test_a_record_of_another_head_is_noticed(tmp_path: Path, tiny_folder: Path, 
     (made.folder / NAME).write_text(json.dumps(record | {"vocabulary": [1, 2, 3]}))
     with pytest.raises(BadFile, match="is not about the weights beside it"):
         load(made.folder, tiny_folder)
+
+
+EITHER = {"input_embed_fn.weight", "prefix_embeding_layer.embed_tokens.weight", "embed_tokens.weight", "token_map", "lm_heads.1.weight", "lm_heads.2.weight"}
+
+
+@pytest.mark.parametrize(("kind", "to"), ROUTES, ids=lambda part: part)
+def test_names_and_shapes_are_the_official_ones(kind: str, to: str, tmp_path: Path, tiny_folder: Path, fingerprint: Fingerprint) -> None:
+    arguments = {"prefix": True} if kind == "hydra-prefix" else {}
+    theirs = open_files(makers.ALL[to](tmp_path / "theirs", **arguments))
+    mine = open_files(convert(own_head(tmp_path / "ours", kind, fingerprint), to, tmp_path / "mine", tiny_folder).folder)
+    names = set(theirs.entries) - EITHER
+    assert set(mine.entries) - EITHER == names
+    reduced = {"lm_heads.0.weight"}  # cut to the token map
+    assert {name: mine.shape(name) for name in names - reduced} == {name: theirs.shape(name) for name in names - reduced}
+    assert [file.name for file in mine.weights] == [file.name for file in theirs.weights] or to in ("eagle", "eagle3")
+
+
+def test_the_fingerprint_comes_back_whatever_target_is_named(tmp_path: Path, tiny_folder: Path) -> None:
+    other = Fingerprint("0123456789abcdef", dtype="bfloat16")
+    there = convert(own_head(tmp_path / "ours", "medusa", other), "medusa_shared", tmp_path / "there", tiny_folder)
+    assert load(convert(there.folder, "native", tmp_path / "back", tiny_folder).folder).fingerprint == other

@@ -13,7 +13,7 @@ from specviz.ui.pages.compare import ComparePage
 from specviz.ui.side_by_side import table
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def compare(tiny_target: Target) -> ComparePage:
     return compare_page(make_app(tiny_target))
 

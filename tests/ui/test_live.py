@@ -27,10 +27,11 @@ from specviz.ui.pages.live import LivePage
 from specviz.ui.runs import play
 from specviz.ui.stops import SESSIONS_KEPT, Stops
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # gr.Warning, which has no page to appear on here
 ASK = Ask(LOOPING, Spec("prompt_lookup"), max_new_tokens=12)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def live(tiny_target: Target) -> LivePage:
     return live_page(make_app(tiny_target))
 
@@ -85,9 +86,9 @@ def test_without_the_baseline_no_speed_up_is_claimed(live: LivePage) -> None:
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"temperature": 1e9}, "temperature"),
         ({"drafter": "nobody"}, "No drafter 'nobody'"),
-        ({"rule": None}, "No rule None"),
+        ({"rule": None}, "No None in acceptance"),
         ({"drafter": "eagle", "shape": "dynamic"}, "No eagle head"),
-        ({"drafter": "eagle", "shape": "pyramid"}, "No 'pyramid' in shapes"),
+        ({"drafter": "eagle", "shape": "pyramid"}, "No shape 'pyramid'"),
     ],
 )
 def test_what_cannot_run_is_refused_in_words_and_leaves_the_screen(live: LivePage, changed: dict[str, Any], expected: str) -> None:

@@ -51,7 +51,7 @@ def show(page: Page) -> Iterator[Open]:
     problems: list[str] = []
 
     def serve(demo: gr.Blocks, query: str = "", width: int = 1200, height: int = 900) -> Page:
-        _, url, _ = demo.launch(prevent_thread_lock=True, server_name="127.0.0.1", quiet=True, ssr_mode=False)
+        url = launch(demo)
         served.append(demo)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
@@ -65,6 +65,18 @@ def show(page: Page) -> Iterator[Open]:
     for demo in served:
         demo.close()
     assert problems == []
+
+
+def launch(demo: gr.Blocks, tries: int = 3) -> str:
+    """Serves the blocks; on a busy machine Gradio's own check of its server can time out, so that is tried again."""
+    for left in reversed(range(tries)):
+        try:
+            return str(demo.launch(prevent_thread_lock=True, server_name="127.0.0.1", quiet=True, ssr_mode=False)[1])
+        except ValueError as problem:
+            if left == 0 or "localhost" not in str(problem):
+                raise
+            demo.close()
+    raise AssertionError
 
 
 def one(value: Any, **options: Any) -> gr.Blocks:
@@ -116,12 +128,14 @@ def test_it_opens_on_the_round_that_shows_most_and_says_the_numbers(show: Open, 
     page, best = show(one(shown)), shown["start"]
     expect(where(page)).to_have_text(f"Round {best + 1} of {shown['total']}")
     numbers = page.locator(".sv-num b")
-    expect(numbers.nth(0)).to_have_text(f"{shown['summary']['tau']:.2f}")
+    expect(numbers.nth(0)).to_have_text(shown["summary"]["says"]["tau"])
     expect(numbers.nth(1)).to_have_text(str(shown["summary"]["tokens"]))
     expect(numbers.nth(2)).to_have_text(str(shown["summary"]["forwards"]))
     expect(numbers.nth(3)).to_have_text("no baseline yet")
     expect(page.locator(".sv-tok")).to_have_count(1 + sum(len(one["strip"]) for one in shown["rounds"]))
-    assert page.locator(".sv-strip").evaluate("e => e.textContent") == shown["first"]["text"] + "".join(spot[0] for one in shown["rounds"] for spot in one["strip"])
+    assert page.locator(".sv-strip").evaluate("e => e.textContent") == shown["first"]["text"] + "".join(
+        spot[0] for one in shown["rounds"] for spot in one["strip"]
+    )
     verdicts = shown["rounds"][best]["node"]["verdict"]
     for kind in set(verdicts):
         expect(page.locator(f".sv-tree .sv-node.{kind}")).to_have_count(verdicts.count(kind))
@@ -134,7 +148,9 @@ def test_nodes_lie_where_the_layout_puts_them(show: Open, trace: Trace, shown: d
     verified, drafted = trace.rounds()[best].verified, trace.rounds()[best].drafted
     end = verified.path[-1] if verified.path else 0
     expected = layout((*drafted.parents, end))  # the bonus is a leaf of its own
-    drawn = page.locator(".sv-tree .sv-node").evaluate_all("nodes => nodes.map(n => [n.dataset.key.split(':')[1], ...n.getAttribute('transform').match(/[\\d.]+/g).map(Number)])")
+    drawn = page.locator(".sv-tree .sv-node").evaluate_all(
+        "nodes => nodes.map(n => [n.dataset.key.split(':')[1], ...n.getAttribute('transform').match(/[\\d.]+/g).map(Number)])"
+    )
     place = {len(drafted.tokens) if name == "bonus" else int(name): (x, y) for name, x, y in drawn}
     assert len(place) == len(expected.row)
     tops = sorted(place[node][1] for node in range(len(expected.row)) if expected.row[node] == int(expected.row[node]))
@@ -175,7 +191,7 @@ def test_buttons_and_keys_step_through_the_rounds(show: Open, shown: dict[str, A
         page.keyboard.press(press)
         expect(where(page)).to_have_text(f"Round {number} of {last}")
         expect(slider).to_have_attribute("aria-valuenow", str(number))
-        expect(page.get_by_role("status")).to_have_text(shown["rounds"][number - 1]["live"])
+        expect(page.locator(".sv-live")).to_have_text(shown["rounds"][number - 1]["live"])
     expect(slider).to_be_focused()
 
 
@@ -309,7 +325,10 @@ def test_the_tree_is_walked_by_keys_as_a_tree(show: Open, shown: dict[str, Any])
 @pytest.mark.browser
 def test_branches_off_the_path_fold(show: Open, shown: dict[str, Any]) -> None:
     number, parent = next(
-        (i, node) for i, told in enumerate(shown["rounds"]) for node, verdict in enumerate(told["node"]["verdict"]) if verdict in ("rejected", "untested") and node in told["node"]["parent"]
+        (i, node)
+        for i, told in enumerate(shown["rounds"])
+        for node, verdict in enumerate(told["node"]["verdict"])
+        if verdict in ("rejected", "untested") and node in told["node"]["parent"]
     )
     page = show(one(shown | {"start": number}))
     count = len(shown["rounds"][number]["node"]["text"]) + 1
@@ -367,7 +386,7 @@ def test_a_running_view_is_followed_until_the_person_looks_elsewhere(show: Open,
         player = Player(None, elem_id="player")
         gr.Button("go").click(stream, None, player, show_progress="hidden")
     page = show(demo)
-    page.get_by_role("button", name="go").click()
+    page.get_by_role("button", name="go", exact=True).click()
     expect(where(page)).to_have_text("Round 4 of 4")
     expect(page.locator(".sv-status")).to_have_text("live")
     page.get_by_role("button", name="First round").click()
@@ -380,7 +399,9 @@ def test_a_running_view_is_followed_until_the_person_looks_elsewhere(show: Open,
     expect(where(page)).to_have_text(f"Round {total} of {total}")
     expect(page.locator(".sv-status")).to_contain_text("ended")
     whole = view.whole(trace)
-    assert page.locator(".sv-strip").evaluate("e => e.textContent") == whole["first"]["text"] + "".join(spot[0] for told in whole["rounds"] for spot in told["strip"])
+    assert page.locator(".sv-strip").evaluate("e => e.textContent") == whole["first"]["text"] + "".join(
+        spot[0] for told in whole["rounds"] for spot in told["strip"]
+    )
     expect(page.locator(".sv-hole")).to_have_count(0)
 
 
@@ -406,7 +427,7 @@ def test_players_of_a_group_scrub_together_and_a_seek_moves_without_an_echo(show
     for name in ("#a", "#b"):
         expect(page.locator(f"{name} .sv-where")).to_have_text(f"Round {shown['total']} of {shown['total']}")
     expect(page.locator("#c .sv-where")).to_have_text(f"Round {shown['start'] + 1} of {shown['total']}")
-    page.get_by_role("button", name="seek").click()
+    page.get_by_role("button", name="seek", exact=True).click()
     expect(page.locator("#a .sv-where")).to_have_text(f"Round 2 of {shown['total']}")
     expect(page.locator("#b .sv-where")).to_have_text(f"Round {shown['total']} of {shown['total']}")
 

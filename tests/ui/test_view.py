@@ -47,6 +47,8 @@ def test_numbers_on_top_follow_their_definitions(trace: Trace) -> None:
     assert numbers["tokens"] == emitted + 1
     assert numbers["forwards"] == len(rounds)
     assert numbers["speedup"] is None, "no baseline was run"
+    assert numbers["says"]["speedup"] == "–"
+    assert numbers["says"]["tau"] == f"{emitted / len(rounds):.2f}", "as the command line rounds it"
 
 
 def test_the_speed_up_appears_with_a_baseline(tiny_target: Target) -> None:
@@ -191,7 +193,9 @@ def test_a_trace_with_an_unknown_verdict_is_refused(trace: Trace) -> None:
 
 
 def test_rows_are_told_apart() -> None:
-    second = [replace(event, row=1, prompt="other") if isinstance(event, Started) else replace(event, row=1) for event in trace_of(round_of(0, (-1, 0), (1,))).events]
+    second = [
+        replace(event, row=1, prompt="other") if isinstance(event, Started) else replace(event, row=1) for event in trace_of(round_of(0, (-1, 0), (1,))).events
+    ]
     both = Trace([*trace_of(round_of(0, (-1, 0), ())).events, *second])
     assert view.whole(both, 1)["prompt"]["text"] == "other"
     assert view.whole(both, 1)["rounds"][0]["path"] == [1]

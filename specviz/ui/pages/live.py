@@ -20,7 +20,7 @@ from specviz.ui.widgets.player import Player
 PREFIX = "live"
 STATE_KEPT = 3600  # seconds
 BREATH = 0.02  # seconds after each round: sending and drawing it should not take the processor from the next one, which is timed
-DRAW_PROBLEMS = (SpecvizError, KeyError, TypeError, ValueError, IndexError, AttributeError)  # what an odd trace file can cause
+ODD_TRACES = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # what drawing a trace that was edited can raise
 RECORDED, LIVE, OPENED = "A recorded run. Press Run to decode your own prompt.", "Your run.", "Opened file."
 
 
@@ -132,7 +132,9 @@ class LivePage:
     def show_recorded(self, name: str) -> dict[Any, Any]:
         """Shows a run that came with the app."""
         path = self.app.recorded().get(name)
-        return self._load(str(path) if path else name, RECORDED)
+        if path is None:
+            return self._refuse(f"There is no recorded run {name!r}.")
+        return self._load(str(path), RECORDED)
 
     def open_file(self, path: str) -> dict[Any, Any]:
         """Shows a trace file; one that cannot be read leaves the screen as it was and says why."""
@@ -142,7 +144,11 @@ class LivePage:
         try:
             trace = Trace.load(path, limit=self.app.settings.upload_mb * 2**20)
             return {self.buttons.message: "", self.download: gr.update(value=path), **self.screen(trace, origin)}
-        except DRAW_PROBLEMS as problem:
-            text = str(problem) if isinstance(problem, SpecvizError) else f"This trace could be read but not drawn: {problem!r}. Was it edited by hand?"
-            gr.Warning(text)
-            return {self.buttons.message: notes.message(text, "error")}
+        except SpecvizError as problem:
+            return self._refuse(str(problem))
+        except ODD_TRACES as problem:
+            return self._refuse(f"This trace could be read but not drawn: {problem!r}. Was it edited by hand?")
+
+    def _refuse(self, text: str) -> dict[Any, Any]:
+        gr.Warning(text)
+        return {self.buttons.message: notes.message(text, "error")}

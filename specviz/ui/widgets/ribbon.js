@@ -7,7 +7,7 @@ function drawRibbon() {
     focused = document.activeElement === box.firstChild,
     round = current();
   const width = Math.max(160, box.clientWidth || 600),
-    most = Math.max(2, ...state.rounds.map((one) => (one ? one.strip.length : 0)));
+    most = Math.max(2, ...Array.from(state.rounds, (one) => (one ? one.strip.length : 0)));
   const wide = Math.min(42, (width - RIBBON.left - RIBBON.right) / Math.max(count, 12)),
     base = RIBBON.height - RIBBON.foot;
   const scale = { base, wide, most, unit: Math.min(14, (base - RIBBON.top) / most), gap: wide > 8 ? 3 : wide > 4 ? 1 : 0, end: width - RIBBON.right };
@@ -53,12 +53,12 @@ function column(round, i, { base, wide, unit, gap }) {
   return svg("g", { class: `sv-bar${when}`, "data-round": i }, svg("rect", { x, y: 0, width: wide, height: RIBBON.height, class: "sv-hit" }), ...units, cursor);
 }
 function meanLine({ base, unit, end }) {
-  const { tau } = state.view.summary;
+  const { tau, says } = state.view.summary;
   if (tau === null || !state.rounds.length) return [];
   const y = base - tau * unit;
   return [
     svg("line", { x1: RIBBON.left, x2: end, y1: y, y2: y, class: "sv-tau" }),
-    svg("text", { x: end + 4, y: y + 4, class: "sv-tau-text" }, `τ ${tau.toFixed(2)}`),
+    svg("text", { x: end + 4, y: y + 4, class: "sv-tau-text" }, `τ ${says.tau}`),
   ];
 }
 

@@ -1,21 +1,18 @@
 // The numbers on top, and the text: one element per token, grouped by round.
 function drawNumbers() {
-  const { summary, status } = state.view;
-  const two = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
-  const speed =
-    summary.speedup === null
-      ? html("b", { class: "sv-none" }, status === "running" ? "running" : "no baseline yet")
-      : html("b", {}, two(summary.speedup), html("i", {}, "×"));
-  const rate = summary.tokens_per_second === null ? "" : ` · ${summary.tokens_per_second.toFixed(1)} tokens/s`;
+  const { summary, status } = state.view,
+    { says } = summary; // written in Python, so that every place rounds alike
+  const none = html("b", { class: "sv-none" }, status === "running" ? "running" : "no baseline yet");
+  const against = summary.speedup === null ? "against" : summary.speedup < 1 ? "slower than" : "faster than";
   parts.numbers.replaceChildren(
-    number(html("b", {}, two(summary.tau)), "tokens per target forward", "tau", "τ, bonus counted"),
+    number(html("b", {}, says.tau), "tokens per target forward", "tau", "τ, bonus counted"),
     number(html("b", {}, summary.tokens), "tokens", "tokens", `${summary.accepted} of them accepted drafts`),
     number(html("b", {}, summary.forwards), "target forwards", "forwards", `${summary.drafted.toLocaleString("en")} candidates verified`),
     number(
-      speed,
+      summary.speedup === null ? none : html("b", {}, says.speedup, html("i", {}, "×")),
       "measured speed-up",
       "speedup",
-      (summary.speedup === null ? "against plain decoding" : summary.speedup < 1 ? "slower than plain decoding" : "faster than plain decoding") + rate,
+      `${against} plain decoding · ${says.rate} tokens/s`,
     ),
   );
 }
