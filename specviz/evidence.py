@@ -82,18 +82,24 @@ class Evidence:
         parents = sorted({*self.tree.parents[1:], *also} - {-1})
         row_of = {node: row for row, node in enumerate(parents)}
         logits = self.logits[parents].float()
+        logits = (logits - logits.amax(-1, keepdim=True)).clamp_min_(-1e30)  # from 0 down, and 0 * -inf would be NaN
         log_sum = logits.logsumexp(-1)
         p = (logits - log_sum[:, None]).exp_()
         entropy = (log_sum - torch.linalg.vecdot(p, logits)).clamp_min(0.0).tolist()
         best = p.topk(min(top, p.shape[-1]), -1)
-        tops = {node: tuple(zip(ids, (round(v, 6) for v in values), strict=True)) for node, ids, values in zip(parents, best.indices.tolist(), best.values.tolist(), strict=True)}
+        tops = {
+            node: tuple(zip(ids, (round(v, 6) for v in values), strict=True))
+            for node, ids, values in zip(parents, best.indices.tolist(), best.values.tolist(), strict=True)
+        }
         own, rank, warped = self._own_columns(parents, row_of, logits, log_sum)
         at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(len(self.tree)))
         known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
         wanted = tuple(self.choice(node) if node in known else None for node in range(len(self.tree)))
         return Columns((None, *own), (None, *warped), (None, *rank), at, wanted, tops)
 
-    def _own_columns(self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, log_sum: torch.Tensor) -> tuple[list[float], list[int], list[float]]:
+    def _own_columns(
+        self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, log_sum: torch.Tensor
+    ) -> tuple[list[float], list[int], list[float]]:
         """Returns raw p, rank and warped p of every node but the root, each in its parent's distribution."""
         if len(self.tree) == 1:
             return [], [], []
@@ -110,7 +116,7 @@ class Evidence:
         if self.sampling.greedy:
             return [float(token == self.argmax[parent]) for token, parent in zip(self.tree.tokens[1:], self.tree.parents[1:], strict=True)]
         if self.sampling.top_p >= 1.0 and not self.sampling.top_k:  # nothing is cut, so no whole row has to be warped
-            scaled = logits / self.sampling.temperature
+            scaled = logits / max(self.sampling.temperature, 1e-30)  # a float32 that is smaller would be 0
             return (scaled[rows, tokens] - scaled.logsumexp(-1)[rows]).exp().tolist()
         self.warm(parents)
         return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()

@@ -65,7 +65,7 @@ def oracle(texts: Iterable[tuple[int, ...]], length: int = 4, wrong: int = 0) ->
 
     def make(seen) -> TokenTree:
         so_far = list(seen.tokens)
-        text = next(t for t in known if t[: len(so_far)] == so_far)
+        text = next((t for t in known if t[: len(so_far)] == so_far), so_far)
         ahead = text[len(so_far) : len(so_far) + length]
         if wrong:
             ahead = [(token + 1) % 320 if (len(so_far) + i) % wrong == 0 else token for i, token in enumerate(ahead)]
@@ -122,14 +122,26 @@ def test_every_draft_gives_the_same_text(tiny_target, rule, kind):
         assert sum(isinstance(e, Verified) for e in events) == 6  # 29 tokens after prefill, up to 5 a round
 
 
-def test_other_models_and_bfloat16_agree_with_themselves(make_target, text_ids):
+def test_other_models_and_attentions_give_transformers_text(make_target, text_ids):
     for kind, options in (("qwen3", {}), ("mistral", {}), ("llama", {"attention": "eager"}), ("llama", {"attention": "tree"})):
         target, ids = make_target(kind, **options), text_ids(12, 3)
         expected = generated(target.model, ids, 20, target.eos)
         assert tokens(run(target, Made(target, oracle([(*ids, *expected)], wrong=4)), ids, n=20)) == expected
-    target = make_target("llama", dtype=torch.bfloat16)
-    expected = plain(target, text_ids(12), 20)
-    assert len(tokens(run(target, Made(target, oracle([(*text_ids(12), *expected, *expected)], wrong=4)), text_ids(12), n=20))) in range(1, 21)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bfloat16_differs_at_near_ties_only(make_target, text_ids, seed):
+    """A tree's rows are computed in another order than a single token's, so in bfloat16 two logits that nearly tie may change places."""
+    target, ids = make_target("llama", dtype=torch.bfloat16), text_ids(12, seed)
+    expected = plain(target, ids, 24)
+    found = tokens(run(target, Made(target, oracle([(*ids, *expected)], wrong=4)), ids, n=24))
+    place = next((i for i, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), None)
+    if place is None:
+        assert found == expected
+        return
+    logits = target.prefill([*ids, *expected[:place]], target.new_cache(1, 64)).logits[0, -1].float()
+    gap = abs(float(logits[expected[place]] - logits[found[place]]))
+    assert gap <= 4 * torch.finfo(torch.bfloat16).eps * float(logits.abs().max())
 
 
 @pytest.fixture(scope="module")

@@ -63,3 +63,15 @@ def test_columns_of_a_root_alone():
 
 def test_at_temperature_zero_warped_p_is_one_or_nothing():
     assert set(evidence(0.0).columns().p_warped[1:]) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-310, 1.0])
+def test_tokens_that_are_ruled_out_spoil_no_number(temperature):
+    """A logit of -inf, and a temperature so small that logits / temperature overflows."""
+    tree = TokenTree((0, 1, 2), (-1, 0, 0))
+    columns = evidence_of(tree, {0: [0.25, 0.75, 0.0]}, temperature, uniforms={(1, "token", 0): 0.5}).columns(also=[0])
+    assert columns.p[1:] == pytest.approx((0.75, 0.0))
+    assert columns.p_warped[1:] == pytest.approx((1.0 if temperature < 1 else 0.75, 0.0))
+    assert columns.entropy[0] == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75))
+    assert columns.target_rank[1:] == (0, 2)
+    assert columns.tops[0] == ((1, 0.75), (0, 0.25), (2, 0.0))

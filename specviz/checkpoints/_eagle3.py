@@ -41,9 +41,9 @@ class Layout:
     fc_bias: bool
     flags: Mapping[str, Any]  # of FLAGS, each true or false
 
-    def expected(self, own_rows: bool) -> dict[str, tuple[int, ...]]:
+    def expected(self) -> dict[str, tuple[int, ...]]:
         d, wide = self.sizes["hidden"], self.feature * self.tap_count
-        shapes = {FC: (d, wide), "norm.weight": (d,)} | ({ROWS: (self.sizes["draft_vocab"], d)} if own_rows else {})
+        shapes = {FC: (d, wide), "norm.weight": (d,), ROWS: (self.sizes["draft_vocab"], d)}
         shapes |= {self.layer + name: shape for name, shape in layer_shapes(self.sizes, 2 * d, NORMS, self.biased).items()}
         if self.fc_bias:
             shapes["fc.bias"] = (d,)
@@ -128,7 +128,7 @@ def eagle3_problems(files: Files, config: Mapping[str, Any], outer: Mapping[str,
     layout = find_layout(files, config, outer)
     d, vocab, columns = layout.sizes["hidden"], layout.vocab, layout.sizes["draft_vocab"]
     yield from tap_problems(files, outer, layout, target)
-    yield from check_shapes(files, layout.expected(own_rows=True), ["d2t", "t2d", EMBED])
+    yield from check_shapes(files, layout.expected(), ["d2t", "t2d", EMBED])
     yield from _architecture_problems(files, config)
     if layout.fc_bias:
         yield Problem(
@@ -159,7 +159,7 @@ def eagle3_problems(files: Files, config: Mapping[str, Any], outer: Mapping[str,
         )
     if layout.feature == d:
         yield from check_embedding(files, EMBED, target)
-    yield from check_finite(files, layout.expected(own_rows=True))
+    yield from check_finite(files, layout.expected())
 
 
 def _architecture_problems(files: Files, config: Mapping[str, Any]) -> Iterator[Problem]:
@@ -174,7 +174,6 @@ def _architecture_problems(files: Files, config: Mapping[str, Any]) -> Iterator[
 def read_eagle3(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any], target: TargetFiles | None, base: str | None) -> Head:
     """Returns the head of either form."""
     layout = find_layout(files, config, outer)
-    own_rows = ROWS in files
     mapping = read_mapping(files, layout.vocab, layout.sizes["draft_vocab"])
     own_embedding = EMBED in files and (
         layout.feature != layout.sizes["hidden"] or (target is not None and not same_numbers(files.tensor(EMBED), target.embedding))
@@ -182,10 +181,10 @@ def read_eagle3(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any
     taps = found_taps(outer, target)
     sizes = Eagle3Sizes(
         **layout.sizes, qkv_bias=layout.biased, feature=layout.feature, tap_count=layout.tap_count, taps=taps, fc_bias=layout.fc_bias, **layout.flags,
-        own_rows=own_rows, own_embedding=own_embedding, vocab=layout.vocab,
+        own_embedding=own_embedding, vocab=layout.vocab,
     )  # fmt: skip
     weights = read_layer(files, layout.layer, NORMS, layout.biased)
-    weights |= {name: files.tensor(name) for name in _outside(layout, own_rows, own_embedding)}
+    weights |= {name: files.tensor(name) for name in _outside(layout, own_embedding)}
     notes = ("d2t was read as target ids, not offsets.",) if mapping.kind == "absolute" else ()
     head = Head("eagle3", sizes, weights, mapping.ids, taps, base, notes=notes)
     restored = restore(head, files.folder)
@@ -193,9 +192,9 @@ def read_eagle3(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any
     return restored if kept.taps else replace(restored, sizes=replace(kept, taps=restored.taps))
 
 
-def _outside(layout: Layout, own_rows: bool, own_embedding: bool) -> list[str]:
+def _outside(layout: Layout, own_embedding: bool) -> list[str]:
     """Returns the tensors beside the decoder layer; they have the same names here and there."""
-    return [name for name in layout.expected(own_rows) if not name.startswith(layout.layer)] + [EMBED] * own_embedding
+    return [name for name in layout.expected() if not name.startswith(layout.layer)] + [EMBED] * own_embedding
 
 
 def foreign_tensors(head: Head, layer: str, target: TargetFiles | None) -> dict[str, Tensor]:

@@ -31,12 +31,12 @@ def build(settings: Settings | None = None, *, app: App | None = None) -> gr.Blo
     if zero.enabled():
         app.engine.load_now()
     with gr.Blocks(title="specviz", analytics_enabled=False, delete_cache=(3600, 86400), fill_width=True) as demo:
+        api.place(app)  # first: its name belongs to it, not to a handler of a page
         _header(demo, app)
         with gr.Tabs(elem_id="pages", elem_classes="app-tabs"):
             for name, page in _pages().items():
                 with gr.Tab(name.replace("_", " ").capitalize(), id=name, elem_id=f"page-{name}"):
                     page(app)
-        api.place(app)
     demo.queue(max_size=settings.queue, default_concurrency_limit=8)
     demo.specviz = app
     return demo

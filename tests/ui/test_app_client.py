@@ -23,9 +23,13 @@ def url(tiny_target: Target) -> Iterator[str]:
     demo.close()
 
 
+def connect(url: str) -> Client:
+    return Client(url, verbose=False, httpx_kwargs={"timeout": 60})
+
+
 @pytest.fixture(scope="module")
 def client(url: str) -> Client:
-    return Client(url, verbose=False)
+    return connect(url)
 
 
 def decode(client: Client, prompt: Any = LOOPING, **changed: Any) -> dict[str, Any]:
@@ -71,9 +75,9 @@ def test_not_a_number_over_raw_http_is_refused(url: str) -> None:
 
     body = '{"data": ["hello", "prompt_lookup", "", NaN, 1, 0, 0, 8]}'
     assert math.isnan(float("nan"))
-    started = httpx.post(f"{url}gradio_api/call/decode", content=body, headers={"content-type": "application/json"}, timeout=20)
+    started = httpx.post(f"{url}gradio_api/call/decode", content=body, headers={"content-type": "application/json"}, timeout=60)
     if started.status_code == 200:
-        answer = httpx.get(f"{url}gradio_api/call/decode/{started.json()['event_id']}", timeout=20).text
+        answer = httpx.get(f"{url}gradio_api/call/decode/{started.json()['event_id']}", timeout=60).text
         assert "event: error" in answer
     else:
         assert started.status_code in (400, 422, 500)
@@ -81,7 +85,7 @@ def test_not_a_number_over_raw_http_is_refused(url: str) -> None:
 
 def test_two_clients_at_once_get_their_own_runs(url: str) -> None:
     def go(seed: int) -> list[int]:
-        return decode(Client(url, verbose=False), temperature=0.9, seed=seed)["token_ids"]
+        return decode(connect(url), temperature=0.9, seed=seed)["token_ids"]
 
     alone = [go(seed) for seed in (1, 2)]
     with ThreadPoolExecutor(2) as pool:

@@ -94,7 +94,7 @@ function placeColumns(order, size, room) {
     widths[item.depth] = Math.max(widths[item.depth], item.own);
   }
   const one = textWidth("<.01", `${size.small}px ${size.family}`) + 6,
-    least = 26,
+    least = depth > 7 ? 16 : 26,
     taken = widths.reduce((a, b) => a + b, 24);
   const fits = (numbers) => taken + depth * (least + numbers) <= room;
   const numbers = !props.compact && fits(2 * one) ? 2 * one : fits(one) || depth <= 3 ? one : 0;

@@ -121,11 +121,11 @@ function buildControls() {
   parts.controls.replaceChildren(buttons, parts.where, parts.speed, parts.follow, parts.status);
 }
 const ENDED = {
-  eos: "ended with an end token",
-  length: "ended at the token limit",
-  context: "ended: the context is full",
+  eos: "ended: end token",
+  length: "ended: token limit",
+  context: "ended: context full",
   stopped: "stopped",
-  error: "ended by an error",
+  error: "ended: error",
 };
 function drawControls() {
   const count = state.rounds.length,

@@ -79,13 +79,20 @@ function drawStrip() {
     group.classList.toggle("cur", index === state.cur);
     group.classList.toggle("later", index > state.cur);
   });
-  const box = parts.strip,
-    cur = box.querySelector(".sv-group.cur");
-  if (cur && box.scrollHeight > box.clientHeight) {
-    const top = cur.offsetTop - box.offsetTop;
-    if (top < box.scrollTop || top + cur.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = top - box.clientHeight / 2;
-  }
+  keepInView(parts.strip.querySelector(".sv-group.cur"));
 }
+// Scrolls by whole lines: the current round begins in the second line
+function keepInView(group) {
+  const box = parts.strip,
+    rects = group ? group.getClientRects() : [];
+  if (!rects.length || box.scrollHeight <= box.clientHeight) return;
+  const first = rects[0],
+    last = rects[rects.length - 1],
+    frame = box.getBoundingClientRect(),
+    line = parseFloat(getComputedStyle(box).lineHeight) || first.height;
+  if (first.top < frame.top || last.bottom > frame.bottom) box.scrollTop += first.top - frame.top - (line - first.height) / 2 - line;
+}
+
 const tokens = () => Array.from(parts.strip.querySelectorAll(".sv-tok"));
 function keyOf(node) {
   const found = node && node.closest && node.closest("[data-key]");
