@@ -91,9 +91,9 @@ class Evidence:
             node: tuple(zip(ids, (round(v, 6) for v in values), strict=True))
             for node, ids, values in zip(parents, best.indices.tolist(), best.values.tolist(), strict=True)
         }
+        known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
         own, rank, warped = self._own_columns(parents, row_of, logits, log_sum)
         at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(len(self.tree)))
-        known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
         wanted = tuple(self.choice(node) if node in known else None for node in range(len(self.tree)))
         return Columns((None, *own), (None, *warped), (None, *rank), at, wanted, tops)
 
