@@ -36,6 +36,7 @@ def test_choice_is_what_plain_decoding_would_emit(sampling):
 def test_columns_are_what_their_names_say():
     found = evidence(0.8, top_p=0.9)
     also = next(node for node in range(12) if not TREE.children[node])
+    found.choice(0)  # as a rule does: only nodes it visited, and the end of the path, have a wanted token above temperature 0
     columns = found.columns(also=[also], top=3)
     raw, warped = LOGITS[:12].softmax(-1), warp(LOGITS[:12], found.sampling)
     assert columns.p[0] is None
@@ -46,10 +47,10 @@ def test_columns_are_what_their_names_say():
         assert columns.target_rank[node] == sum(1 for p in LOGITS[parent] if p > LOGITS[parent, token])
     for node in range(12):
         inner = bool(TREE.children[node]) or node == also
-        assert (node in columns.tops, columns.entropy[node] is not None, columns.wanted[node] is not None) == (inner,) * 3
+        assert (node in columns.tops, columns.entropy[node] is not None) == (inner,) * 2
+        assert columns.wanted[node] == (found.choice(node) if node in (0, also) else None)
         if inner:
             assert columns.entropy[node] == pytest.approx(float(-(raw[node] * raw[node].log()).sum()), rel=1e-5)
-            assert columns.wanted[node] == found.choice(node)
             assert [token for token, _ in columns.tops[node]] == raw[node].topk(3).indices.tolist()
             assert columns.tops[node][0][1] == pytest.approx(float(raw[node].max()), abs=1e-6)
 
