@@ -25,7 +25,8 @@ def project(tmp_path):
 
 
 def make(project: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("SPECVIZ_", "MAKE", "MFLAGS"))} | variables
+    foreign = ("SPECVIZ_", "MAKE", "MFLAGS", "PYTEST_ARGS", "PIP_ARGS", "VENV")  # what this very test run may have been started with
+    env = {key: value for key, value in os.environ.items() if not key.startswith(foreign) and key != "PYTHON"} | variables
     env["PATH"] = f"{project / 'tools'}{os.pathsep}{env['PATH']}"
     return subprocess.run(["make", *words], cwd=project, env=env, capture_output=True, text=True, timeout=60, check=False)
 

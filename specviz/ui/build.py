@@ -13,7 +13,7 @@ from specviz.ui import api, notes, pages, zero
 from specviz.ui.app import App
 from specviz.ui.controls import QUIET
 from specviz.ui.engine import Engine
-from specviz.ui.theme import STYLE, theme
+from specviz.ui.theme import HEAD, STYLE, theme
 
 ORDER = ("live", "compare")  # pages named here come first, others follow in file-name order
 LOAD_AFTER = 1.5  # seconds after launch, or with the first visitor: loading at once would slow down the first screen
@@ -76,7 +76,7 @@ def serve(demo: gr.Blocks, **options: Any) -> Any:
     launched = demo.launch(
         **{
             "server_name": app.settings.host, "server_port": app.settings.port or None, "prevent_thread_lock": True, "quiet": True, "share": False,
-            "ssr_mode": False, "theme": theme(), "css_paths": [STYLE], "footer_links": ["api"], "run_history": False, "enable_monitoring": False,
+            "ssr_mode": False, "theme": theme(), "css_paths": [STYLE], "head": HEAD, "footer_links": ["api"], "run_history": False, "enable_monitoring": False,
             "max_file_size": f"{app.settings.upload_mb}mb",
             "_frontend": False,  # skips a self-test that gives up after 3 seconds, which a busy machine may need for its first page
             **options,

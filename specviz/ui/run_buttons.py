@@ -51,7 +51,7 @@ class RunButtons:
         decoded.failure(self.broke, None, self.message, **QUIET)
         decoded.then(self.rest, None, parts, **QUIET)  # also when the queue was full or the run failed
         decoded.then(flow.finish, flow.kept, list(flow.screen), **QUIET)
-        self.stop.click(self.ask_stop, None, self.message, **QUIET)
+        self.stop.click(self.ask_stop, None, self.stop, **QUIET)
 
     def session(self, request: gr.Request) -> str:
         return f"{self.prefix}/{request.session_hash}"
@@ -64,7 +64,8 @@ class RunButtons:
     def arm(self, request: gr.Request) -> list[Any]:
         """A run was asked for; it may have to wait for its turn."""
         self.app.stops.arm(self.session(request))
-        return [gr.update(visible=False), gr.update(visible=True), gr.Timer(active=True), notes.message("Waiting for a turn.", "busy")]
+        stop = gr.update(value="Stop", interactive=True, visible=True)
+        return [gr.update(visible=False), stop, gr.Timer(active=True), notes.message("Waiting for a turn.", "busy")]
 
     def rest(self) -> list[Any]:
         """No run is going on."""
@@ -74,7 +75,7 @@ class RunButtons:
         """The run did not end by itself: the queue was full, or something failed that nobody foresaw."""
         return notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error")
 
-    def ask_stop(self, request: gr.Request) -> str:
-        """The run, going on or still waiting, should end."""
+    def ask_stop(self, request: gr.Request) -> dict[str, Any]:
+        """The run, going on or still waiting, should end. Only the button changes: the message belongs to the run, which may end first."""
         self.app.stops.stop(self.session(request))
-        return notes.message("Stopping after this round.", "busy")
+        return gr.update(value="Stopping after this round", interactive=False)

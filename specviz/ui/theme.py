@@ -7,6 +7,7 @@ from pathlib import Path
 import gradio as gr
 
 STYLE = Path(__file__).with_name("style.css")
+HEAD = "<style>body.dark { background: #121418; color-scheme: dark; }</style>"  # Gradio paints its own element only, not what lies behind it
 SANS = ("Inter", "system-ui", "DejaVu Sans", "sans-serif")
 MONO = ("JetBrains Mono", "DejaVu Sans Mono", "ui-monospace", "monospace")
 

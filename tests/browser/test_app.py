@@ -176,7 +176,7 @@ def test_a_bad_file_says_why_and_the_screen_stays(visit: Any, tmp_path: Path) ->
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"hello": "<img src=x onerror=window.hacked=1>"}))
     page.locator("input[type=file]").first.set_input_files(str(bad))
-    expect(page.locator("#live-message [role=alert]")).to_contain_text("is not a specviz trace")
+    expect(page.locator("#live-notice [role=alert]")).to_contain_text("is not a specviz trace")
     assert page.locator("#live-player .sv-strip").inner_text() == before
 
 

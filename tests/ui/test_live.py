@@ -27,7 +27,6 @@ from specviz.ui.pages.live import LivePage
 from specviz.ui.runs import play
 from specviz.ui.stops import SESSIONS_KEPT, Stops
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # gr.Warning, which has no page to appear on here
 ASK = Ask(LOOPING, Spec("prompt_lookup"), max_new_tokens=12)
 
 
@@ -225,7 +224,7 @@ def test_recorded_runs_and_files_open(live: LivePage, tmp_path: Path) -> None:
     for name in live.app.recorded():
         shown = live.show_recorded(name)
         assert shown[live.player]["total"] > 0
-        assert shown[live.buttons.message] == ""
+        assert shown[live.notice] == ""
     trace = run(live, plain=False)[-1][live.kept]
     opened = live.open_file(str(trace.save(tmp_path / "mine.jsonl")))
     assert opened[live.player]["total"] == len(trace.rounds())
@@ -249,20 +248,20 @@ def test_a_bad_file_is_named_and_leaves_the_screen(live: LivePage, tmp_path: Pat
     path = tmp_path / name
     path.write_bytes(content)
     updates = live.open_file(str(path))
-    assert set(updates) == {live.buttons.message}
-    assert expected in text(updates[live.buttons.message]).replace("&#x27;", "'")
+    assert set(updates) == {live.notice}
+    assert expected in text(updates[live.notice]).replace("&#x27;", "'")
 
 
 def test_a_file_that_reads_but_cannot_be_drawn_leaves_the_screen(live: LivePage, tmp_path: Path) -> None:
     trace = run(live, plain=False)[-1][live.kept]
     odd = Trace([replace(event, meta={"drafter": 7, "sampling": [1], "rule": None}) if isinstance(event, Started) else event for event in trace.events])
     updates = live.open_file(str(odd.save(tmp_path / "odd.jsonl")))
-    assert live.buttons.message in updates
+    assert live.notice in updates
     assert live.player not in updates or updates[live.player]["total"] > 0
 
 
 def test_a_name_that_is_no_recorded_run_is_refused(live: LivePage) -> None:
-    assert set(live.show_recorded("../../etc/passwd")) == {live.buttons.message}
+    assert set(live.show_recorded("../../etc/passwd")) == {live.notice}
 
 
 def test_notes_escape_what_came_from_outside() -> None:

@@ -79,6 +79,7 @@ class LivePage:
             self.download = gr.DownloadButton(
                 "Download", value=self._first_file(), size="sm", min_width=0, elem_id=f"{PREFIX}-download", elem_classes="app-quiet"
             )
+        self.notice = gr.HTML("", elem_id=f"{PREFIX}-notice")
 
     def _first_file(self) -> str | None:
         files = list(self.app.recorded().values())
@@ -87,12 +88,11 @@ class LivePage:
     def wire(self) -> None:
         self.method.wire()
         inputs = {*self.prompt.inputs, *self.method.inputs, self.plain}
-        screen = [self.origin, self.player, self.speed, self.download, *self.charts.places.values()]
+        screen = [self.notice, self.origin, self.player, self.speed, self.download, *self.charts.places.values()]
         self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [self.player, self.kept], self.finish, self.kept, screen))
         self.buttons.beat.tick(self.draw_chart, self.kept, list(self.charts.places.values()), **QUIET)
-        opened = [self.buttons.message, *screen]
-        self.recorded.input(self.show_recorded, self.recorded, opened, **QUIET)
-        self.open.upload(self.open_file, self.open, opened, **QUIET)
+        self.recorded.input(self.show_recorded, self.recorded, screen, **QUIET)
+        self.open.upload(self.open_file, self.open, screen, **QUIET)
 
     def decode(self, values: Values, request: gr.Request) -> Iterator[dict[Any, Any]]:
         """Runs what the controls say and yields what changed, every round."""
@@ -123,7 +123,7 @@ class LivePage:
         """Draws the whole run; without one, the screen keeps what it showed."""
         if trace is None:
             return gr.skip()
-        return {self.download: gr.update(value=str(self.app.downloads.save(trace))), **self.screen(trace, LIVE)}
+        return {self.notice: "", self.download: gr.update(value=str(self.app.downloads.save(trace))), **self.screen(trace, LIVE)}
 
     def screen(self, trace: Trace, origin: str) -> dict[Any, Any]:
         """Returns a whole trace for every part of the page."""
@@ -143,12 +143,11 @@ class LivePage:
     def _load(self, path: str, origin: str) -> dict[Any, Any]:
         try:
             trace = Trace.load(path, limit=self.app.settings.upload_mb * 2**20)
-            return {self.buttons.message: "", self.download: gr.update(value=path), **self.screen(trace, origin)}
+            return {self.notice: "", self.download: gr.update(value=path), **self.screen(trace, origin)}
         except SpecvizError as problem:
             return self._refuse(str(problem))
         except ODD_TRACES as problem:
             return self._refuse(f"This trace could be read but not drawn: {problem!r}. Was it edited by hand?")
 
     def _refuse(self, text: str) -> dict[Any, Any]:
-        gr.Warning(text)
-        return {self.buttons.message: notes.message(text, "error")}
+        return {self.notice: notes.message(text, "error")}
