@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specviz import acceptance, drafters, shapes
 from specviz.drafters.base import Drafter
 from specviz.errors import BadInput
 from specviz.registry import Bound, bind, discover, knobs
-from specviz.target import Target
+
+if TYPE_CHECKING:
+    from specviz.target import Target
 
 
 @dataclass(frozen=True)

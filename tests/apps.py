@@ -50,7 +50,14 @@ def request(session: str = "one") -> Any:
 def live_values(page: LivePage, **changed: Any) -> dict[Any, Any]:
     """Returns what the live page sends on Run; `changed` by part: prompt, drafter, shape, rule, temperature, seed, length, plain."""
     values = {part: getattr(part, "value", None) for part in {*page.prompt.inputs, *page.method.inputs, page.plain}}
-    parts = {"prompt": page.prompt.text, "length": page.prompt.length, "seed": page.prompt.seed, "temperature": page.method.temperature, "plain": page.plain, **page.method.picks}
+    parts = {
+        "prompt": page.prompt.text,
+        "length": page.prompt.length,
+        "seed": page.prompt.seed,
+        "temperature": page.method.temperature,
+        "plain": page.plain,
+        **page.method.picks,
+    }
     values |= {page.prompt.text: LOOPING, page.prompt.length: 12}
     return values | {parts[name]: value for name, value in changed.items()}
 

@@ -90,9 +90,7 @@ def _follow(tree: TokenTree, ids: Sequence[int], root: int, reached: list[int], 
     return tuple(path)
 
 
-def report(
-    spec: str, features: Path, target: Any, *, limit: int | None = None, card: bool = True, measured: Sequence[str] = (), say: Say = print
-) -> Replayed:
+def report(spec: str, features: Path, target: Any, *, limit: int | None = None, card: bool = True, measured: Sequence[str] = (), say: Say = print) -> Replayed:
     """Replays the drafter of `spec` (for example `eagle@dynamic:nodes=24`) over held-out greedy records; updates its model card.
 
     Held out is what the fit of this head held out, by its config; `measured` are lines for the card about runs made elsewhere.

@@ -14,6 +14,7 @@ from specviz.errors import BadInput, Missing, SpecvizError
 from specviz.events import Event
 from specviz.sampling import Sampling
 from specviz.settings import Settings
+from specviz.sources import DEFAULT_TARGET, fetch_default
 from specviz.ui import zero
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ class Engine:
         auto = {"auto", ""}
         device = None if self.settings.device in auto else self.settings.device
         dtype = None if self.settings.dtype in auto else self.settings.dtype
+        if self.settings.target == DEFAULT_TARGET:  # a hosted Space runs no `make weights`; where they are here, this returns at once
+            fetch_default(lambda share, text: self._tell(text))
         return Target.load(self.settings.target, device, dtype)
+
+    def _tell(self, text: str) -> None:
+        self._state = State("loading", f"loading {self.settings.target}: {text} …")
 
     def drafter(self, spec: Spec) -> Drafter:
         """Returns the drafter of `spec`; weights are loaded once per drafter and its own knobs, and shared by all tree shapes.

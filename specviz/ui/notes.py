@@ -41,12 +41,10 @@ def of_origin(origin: str, trace: Trace, row: int = 0) -> str:
 
 
 def method(trace: Trace, row: int = 0) -> str:
-    """Returns drafter, tree, rule and temperature in one short line."""
-    meta = trace.started(row).meta
-    drafter, sampling = _mapping(meta, "drafter"), _mapping(meta, "sampling")
-    shape = drafter.get("shape") if isinstance(drafter.get("shape"), dict) else {}
-    tree = f"@{_named(shape)}" if shape else ""
-    return f"{_named(drafter)}{tree}, {_named(_mapping(meta, 'rule'))}, temperature {sampling.get('temperature', 0):g}"
+    """Returns drafter and tree in a few words."""
+    drafter = _mapping(trace.started(row).meta, "drafter")
+    shape = drafter.get("shape")
+    return str(drafter.get("name", "?")) + (f" on {shape.get('name')}" if isinstance(shape, dict) else "")
 
 
 def column(letter: str, text: str) -> str:
@@ -57,12 +55,6 @@ def column(letter: str, text: str) -> str:
 def _mapping(meta: Any, key: str) -> dict[str, Any]:
     value = meta.get(key)
     return value if isinstance(value, dict) else {}
-
-
-def _named(record: Any) -> str:
-    knobs = record.get("knobs") if isinstance(record.get("knobs"), dict) else {}
-    values = ", ".join(f"{key} {value}" for key, value in knobs.items())
-    return str(record.get("name", "")) + (f" ({values})" if values else "")
 
 
 def of_speed(trace: Trace, row: int = 0) -> str:

@@ -149,7 +149,7 @@ def test_comparing_two_runs_with_one_shared_scrubber(visit: Any) -> None:
     page.locator("#compare-length input[type=number]").fill("12")
     pick(page, "compare-axis", "Copied tokens (prompt_lookup)")
     page.locator("#compare-run").click()
-    expect(page.locator("#compare-table")).to_contain_text("A: 10")
+    expect(page.locator("#compare-table")).to_contain_text("A: Copied tokens (prompt_lookup): 10")
     expect(page.locator("#compare-table tbody tr")).to_have_count(3)
     finished(page, "compare")
     a = page.locator("#compare-player-a")

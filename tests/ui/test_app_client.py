@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +95,9 @@ def test_two_clients_at_once_get_their_own_runs(url: str) -> None:
         together = list(pool.map(go, (1, 2)))
     assert together == alone
     assert alone[0] != alone[1]
+
+
+def test_importing_the_app_loads_no_model_and_no_model_library() -> None:
+    code = "import app, sys; print(app.demo.specviz.engine.state.kind, 'transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).resolve().parents[2])
+    assert done.stdout.split() == ["idle", "False"], done.stderr

@@ -49,7 +49,9 @@ class ComparePage:
                 traces = self.app.first_pair()
                 names = [notes.method(trace) for trace in traces] if traces else list(COLUMNS)
                 self.table = gr.HTML(
-                    table(traces, names) if traces else notes.message("Choose what differs and press Run: both runs then play here, side by side."),
+                    table(traces, [f"{letter}: {name}" for letter, name in zip(COLUMNS, names, strict=True)])
+                    if traces
+                    else notes.message("Choose what differs and press Run: both runs then play here, side by side."),
                     elem_id=f"{PREFIX}-table",
                 )
                 with gr.Row(elem_classes="app-pair"):
@@ -126,7 +128,8 @@ class ComparePage:
         except SpecvizError as problem:
             yield {self.buttons.message: notes.message(str(problem), "error")}
             return
-        labels = [f"{letter}: {values[part]}" for letter, part in zip(COLUMNS, self.values, strict=True)]
+        axis = sweep.axes(self.method.choice(values))[str(values[self.axis])]
+        labels = [f"{axis.label}: {values[part]}" for part in self.values]
         for moment in play_pair(self.app.engine, asks, self.buttons.stopped(request)):
             yield self.show(moment, labels)
             if moment.step.stage == "drafting":
@@ -141,7 +144,7 @@ class ComparePage:
         if step.stage == "drafting" and trace is not None:
             updates |= {self.players[column]: tail(trace)}
             if len(trace.rounds()) == 1:
-                updates |= {self.titles[column]: notes.column(COLUMNS[column], notes.method(trace))}
+                updates |= {self.titles[column]: notes.column(COLUMNS[column], labels[column])}
         if any(moment.traces):
             updates |= {self.kept: (moment.traces, labels)}
         return updates
@@ -151,8 +154,8 @@ class ComparePage:
         if kept is None:
             return gr.skip()
         traces, labels = kept
-        updates: dict[Any, Any] = {self.table: table(traces, labels)}
+        updates: dict[Any, Any] = {self.table: table(traces, [f"{letter}: {label}" for letter, label in zip(COLUMNS, labels, strict=True)])}
         for place, trace in enumerate(traces):
             if trace is not None:
-                updates |= {self.players[place]: whole(trace), self.titles[place]: notes.column(COLUMNS[place], notes.method(trace))}
+                updates |= {self.players[place]: whole(trace), self.titles[place]: notes.column(COLUMNS[place], labels[place])}
         return updates

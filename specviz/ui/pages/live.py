@@ -90,7 +90,7 @@ class LivePage:
         inputs = {*self.prompt.inputs, *self.method.inputs, self.plain}
         screen = [self.notice, self.origin, self.player, self.speed, self.download, *self.charts.places.values()]
         self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [self.player, self.kept], self.finish, self.kept, screen))
-        self.buttons.beat.tick(self.draw_chart, self.kept, list(self.charts.places.values()), **QUIET)
+        self.buttons.beat.tick(self.keep_up, self.kept, [self.origin, self.speed, *self.charts.places.values()], **QUIET)
         self.recorded.input(self.show_recorded, self.recorded, screen, **QUIET)
         self.open.upload(self.open_file, self.open, screen, **QUIET)
 
@@ -115,9 +115,11 @@ class LivePage:
                 updates |= {self.player: tail(step.trace)}
         return updates
 
-    def draw_chart(self, trace: Trace | None) -> dict[Any, Any]:
-        """Returns one chart of the run that goes on; the charts take turns."""
-        return self.charts.draw_one(trace) if trace is not None and trace.finished() is None else gr.skip()
+    def keep_up(self, trace: Trace | None) -> dict[Any, Any]:
+        """Once a second of a run that goes on: says whose run it is, and draws one of the charts, which take turns."""
+        if trace is None or trace.finished() is not None:
+            return gr.skip()
+        return {self.origin: notes.of_origin(LIVE, trace), self.speed: "", **self.charts.draw_one(trace)}
 
     def finish(self, trace: Trace | None) -> dict[Any, Any]:
         """Draws the whole run; without one, the screen keeps what it showed."""
