@@ -54,7 +54,7 @@ format: $(DEV_READY) ## Let ruff put the code in order
 	$(PY) -m ruff format .
 
 traces: $(RUN_READY) $(WEIGHTS) ## Record the runs that come with the app again
-	$(PY) scripts/record_traces.py
+	PYTHONPATH=. $(PY) scripts/record_traces.py
 
 gpu-check: $(RUN_READY) $(WEIGHTS) ## Compare CUDA with the CPU, token for token (a dry run where there is no CUDA)
 	PYTHON=$(PY) sh scripts/gpu_check.sh

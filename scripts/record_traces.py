@@ -1,6 +1,6 @@
 """Records the runs that come with the app: real runs of the default target, each with its measured plain run.
 
-    python scripts/record_traces.py [--only NAME] [--out traces]
+    PYTHONPATH=. python scripts/record_traces.py [--only NAME] [--out traces]
 
 The first screen shows the first of them, the compare page the first two that share a prompt. Learned drafters are left out,
 with a line that says so, where their checkpoint is missing.

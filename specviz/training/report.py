@@ -131,7 +131,7 @@ A draft head, not a language model: it needs its target, whose LM-head rows it s
 of {raw["sizes"]["draft_vocab"]} tokens. Target fingerprint: `{raw["target"]["weights"]}`.
 
 ## Data
-Answers that the target wrote itself, greedily and sampled (data hash `{training.get("data", "unknown")}`); no benchmark prompt among them.
+Answers that the target wrote itself, greedily and sampled (data hash `{training.get("data", "unknown")}`).
 {training.get("held_out", 0.0):.0%} of the prompts were held out.
 
 ## Measured

@@ -48,8 +48,8 @@ class RunButtons:
             flow.decode, set(flow.inputs), [self.message, *flow.stream], show_progress="hidden", concurrency_id=MODEL_WORK, concurrency_limit=1,
             api_visibility="private",
         )  # fmt: skip
-        decoded.failure(self.broke, None, self.message, **QUIET)
-        decoded.then(self.rest, None, parts, **QUIET)  # also when the queue was full or the run failed
+        decoded.failure(self.broke, None, [*parts, self.message], **QUIET)
+        decoded.then(self.rest, None, parts, **QUIET)
         decoded.then(flow.finish, flow.kept, list(flow.screen), **QUIET)
         self.stop.click(self.ask_stop, None, self.stop, **QUIET)
 
@@ -71,9 +71,9 @@ class RunButtons:
         """No run is going on."""
         return [gr.update(visible=True), gr.update(visible=False), gr.Timer(active=False)]
 
-    def broke(self) -> str:
+    def broke(self) -> list[Any]:
         """The run did not end by itself: the queue was full, or something failed that nobody foresaw."""
-        return notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error")
+        return [*self.rest(), notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error")]
 
     def ask_stop(self, request: gr.Request) -> dict[str, Any]:
         """The run, going on or still waiting, should end. Only the button changes: the message belongs to the run, which may end first."""

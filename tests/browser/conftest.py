@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
 from apps import LOOPING, SETTINGS, make_app, served
 from growing import run_growing
@@ -32,6 +33,7 @@ class Served:
 
     app: App
     url: str
+    demo: gr.Blocks
 
 
 Visit = Callable[..., Page]
@@ -54,7 +56,7 @@ def recorded(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) -> P
 def site(tiny_target: Target, recorded: Path) -> Iterator[Served]:
     app = make_app(tiny_target, recorded, SETTINGS)
     demo = served(app)
-    yield Served(app, serve(demo)[1])
+    yield Served(app, serve(demo)[1], demo)
     demo.close()
 
 

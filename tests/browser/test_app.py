@@ -234,6 +234,27 @@ def test_two_visitors_do_not_see_each_other(visit: Any, browser: Any, site: Any)
     other.close()
 
 
+def test_a_full_queue_is_said_and_gives_the_run_button_back(browser: Any, site: Any, slowly: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.demo._queue, "max_size", 1)
+    pages = [browser.new_page() for _ in range(3)]
+    for page in pages:
+        page.goto(site.url)
+        expect(page.locator("#live-player .sv-tok").first).to_be_visible()
+    running, waiting, refused = pages
+    run(running, length=64)
+    expect(running.locator("#live-message")).to_contain_text("Round")
+    run(waiting, length=64)
+    expect(waiting.locator("#live-message")).to_contain_text("Waiting")
+    run(refused)
+    expect(refused.locator("#live-message [role=alert]")).to_contain_text("too many runs may be waiting")
+    expect(refused.locator("#live-run")).to_be_visible()
+    for page in (waiting, running):
+        page.locator("#live-stop").click()
+    for page in pages:
+        expect(page.locator("#live-run")).to_be_visible()
+        page.close()
+
+
 def pick(page: Page, elem_id: str, option: str) -> None:
     """Chooses an option of a dropdown."""
     page.locator(f"#{elem_id} input").click()
