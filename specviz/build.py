@@ -87,7 +87,11 @@ def build_drafter(target: Target, spec: Spec) -> Drafter:
 
 
 def build_shape(spec: Spec, cls: type[Drafter]) -> Bound | None:
-    """Returns the bound shape of `spec`, or the drafter's default one; None for a drafter that has no tree to shape."""
+    """Returns the bound shape of `spec`; None for a drafter that has no tree to shape.
+
+    A bare name takes the drafter's default shape with the knobs that suit it; once a shape or a knob is named, the shape's own
+    defaults fill the rest, so that `eagle@dynamic:nodes=24` means the same whatever a drafter prefers.
+    """
     takes = "shape" in inspect.signature(cls.__init__).parameters
     if not takes:
         if spec.shape or spec.shape_knobs:
@@ -95,8 +99,8 @@ def build_shape(spec: Spec, cls: type[Drafter]) -> Bound | None:
         return None
     name = spec.shape or cls.default_shape
     assert name is not None
-    defaults = cls.default_knobs if name == cls.default_shape else {}
-    return bind(shapes, name, {**defaults, **spec.shape_knobs})
+    bare = spec.shape is None and not spec.shape_knobs
+    return bind(shapes, name, cls.default_knobs if bare else spec.shape_knobs)
 
 
 def build_rule(name: str, values: Mapping[str, Any] | None = None) -> Bound:

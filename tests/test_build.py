@@ -73,6 +73,9 @@ def test_the_default_shape_brings_the_drafters_own_defaults():
     assert build_shape(Spec("shaped"), Shaped).values.items() >= {"nodes": 10, "depth": 5, "top_k": 8}.items()
     assert build_shape(Spec("shaped", "dynamic", shape_knobs={"nodes": "30"}), Shaped).values["nodes"] == 30
     assert build_shape(Spec("shaped", "chain"), Shaped).values == {"depth": 4}
+    # a shape that is named means the same for every drafter
+    assert build_shape(Spec("shaped", "dynamic"), Shaped).values["nodes"] == 24
+    assert build_shape(Spec("shaped", None, shape_knobs={"depth": "2"}), Shaped).values.items() >= {"nodes": 24, "depth": 2}.items()
 
 
 def test_a_misspelt_knob_is_answered_with_all_that_fit(monkeypatch, tiny_target):

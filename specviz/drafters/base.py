@@ -64,7 +64,7 @@ class Drafter(ABC):
     """
 
     default_shape: ClassVar[str | None] = None
-    default_knobs: ClassVar[Mapping[str, Any]] = {}  # of the default shape
+    default_knobs: ClassVar[Mapping[str, Any]] = {}  # of the default shape, when nothing about the shape is asked for
     learned: ClassVar[bool] = False
     taps: tuple[int, ...] = ()
 

@@ -54,6 +54,7 @@ def recorded(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def site(tiny_target: Target, recorded: Path) -> Iterator[Served]:
+    expect.set_options(timeout=PATIENCE)
     app = make_app(tiny_target, recorded, SETTINGS)
     demo = served(app)
     yield Served(app, serve(demo)[1], demo)
@@ -79,7 +80,6 @@ def visit(page: Page, site: Served) -> Iterator[Visit]:
     """Opens the app: visit(query="", width=1200, height=900)."""
     problems: list[str] = []
     page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("request", lambda request: None if request.url.startswith((site.url, "data:", "blob:")) else problems.append(f"request to {request.url}"))

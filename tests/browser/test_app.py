@@ -170,6 +170,20 @@ def test_a_saved_trace_opens_and_a_download_is_the_same(visit: Any, recorded: Pa
     assert Trace.load(saved).dumps().splitlines()[1:] == Trace.load(path).dumps().splitlines()[1:]
 
 
+def test_a_refused_run_leaves_an_opened_file_on_screen(visit: Any, recorded: Path) -> None:
+    page = visit()
+    run(page, length=8)
+    expect(page.get_by_text("Your run.")).to_be_visible()
+    expect(page.locator("#live-run")).to_be_visible()
+    page.locator("input[type=file]").first.set_input_files(str(recorded / "1-trees.jsonl.gz"))
+    expect(page.get_by_text("Opened file.")).to_be_visible()
+    run(page, prompt="")
+    expect(page.locator("#live-message [role=alert]")).to_contain_text("empty")
+    expect(page.locator("#live-run")).to_be_visible()
+    page.wait_for_timeout(1500)
+    expect(page.get_by_text("Opened file.")).to_be_visible()
+
+
 def test_a_bad_file_says_why_and_the_screen_stays(visit: Any, tmp_path: Path) -> None:
     page = visit()
     before = page.locator("#live-player .sv-strip").inner_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import gradio as gr
 import pytest
 from apps import LOOPING, compare_page, make_app, request
 
@@ -73,7 +74,8 @@ def test_another_temperature_has_its_own_plain_run(compare: ComparePage) -> None
 def test_what_cannot_run_is_said_and_the_screen_stays(compare: ComparePage, axis: str, a: str, b: str, expected: str) -> None:
     updates = run(compare, axis, a, b)
     assert expected in updates[-1][compare.buttons.message]
-    assert not any(compare.table in update for update in updates)
+    assert not any(player in update for update in updates for player in compare.players)
+    assert compare.finish(updates[-1][compare.kept]) == gr.skip()
 
 
 def test_stop_keeps_both_columns(compare: ComparePage) -> None:

@@ -126,7 +126,7 @@ class ComparePage:
         try:
             asks = self.read(values)
         except SpecvizError as problem:
-            yield {self.buttons.message: notes.message(str(problem), "error")}
+            yield {self.buttons.message: notes.message(str(problem), "error"), self.kept: None}
             return
         axis = sweep.axes(self.method.choice(values))[str(values[self.axis])]
         labels = [f"{axis.label}: {values[part]}" for part in self.values]
@@ -145,9 +145,7 @@ class ComparePage:
             updates |= {self.players[column]: tail(trace)}
             if len(trace.rounds()) == 1:
                 updates |= {self.titles[column]: notes.column(COLUMNS[column], labels[column])}
-        if any(moment.traces):
-            updates |= {self.kept: (moment.traces, labels)}
-        return updates
+        return updates | {self.kept: (moment.traces, labels) if any(moment.traces) else None}
 
     def finish(self, kept: tuple[tuple[Trace | None, Trace | None], list[str]] | None) -> dict[Any, Any]:
         """Draws both runs and their numbers; without one, the screen keeps what it showed."""

@@ -38,7 +38,7 @@ class LivePage:
         self.app = app
 
     def place(self) -> None:
-        self.kept = gr.State(None, time_to_live=STATE_KEPT)  # the session's own run, as it grows
+        self.kept = gr.State(None, time_to_live=STATE_KEPT)  # the session's run, as it grows; None when the last click on Run gave none
         trace = self.app.first_trace()
         with gr.Row(elem_classes="app-page"):
             with gr.Column(elem_classes="app-ask app-card", min_width=0):
@@ -99,7 +99,7 @@ class LivePage:
         try:
             ask = read_ask(self.prompt, self.method, values)
         except SpecvizError as problem:
-            yield {self.buttons.message: notes.message(str(problem), "error")}
+            yield {self.buttons.message: notes.message(str(problem), "error"), self.kept: None}
             return
         for step in play(self.app.engine, ask, plain=bool(values[self.plain]), stopped=self.buttons.stopped(request)):
             yield self.show(step)
@@ -108,11 +108,9 @@ class LivePage:
 
     def show(self, step: Step) -> dict[Any, Any]:
         """Returns the updates of one step: only the newest rounds travel while a run goes on."""
-        updates: dict[Any, Any] = {self.buttons.message: notes.of_step(step)}
-        if step.trace is not None:
-            updates |= {self.kept: step.trace}
-            if step.stage == "drafting":
-                updates |= {self.player: tail(step.trace)}
+        updates: dict[Any, Any] = {self.buttons.message: notes.of_step(step), self.kept: step.trace}
+        if step.trace is not None and step.stage == "drafting":
+            updates |= {self.player: tail(step.trace)}
         return updates
 
     def keep_up(self, trace: Trace | None) -> dict[Any, Any]:
