@@ -17,7 +17,7 @@ from specviz.ui.engine import Ask
 from specviz.ui.run_buttons import Flow, RunButtons
 from specviz.ui.side_by_side import COLUMNS, PairStep, play_pair, table
 from specviz.ui.view import tail, whole
-from specviz.ui.widgets.player import Player
+from specviz.ui.widgets.player import Player, as_text
 
 PREFIX = "compare"
 STATE_KEPT = 3600  # seconds
@@ -61,7 +61,9 @@ class ComparePage:
                         with gr.Column(min_width=0, scale=1):
                             self.titles.append(gr.HTML(notes.column(letter, names[place] if traces else "")))
                             self.players.append(
-                                Player(whole(traces[place]) if traces else None, compact=True, group=PREFIX, elem_id=f"{PREFIX}-player-{letter.lower()}")
+                                Player(
+                                    as_text(whole(traces[place])) if traces else None, compact=True, group=PREFIX, elem_id=f"{PREFIX}-player-{letter.lower()}"
+                                )
                             )
 
     def _place_prompt(self, first: Choice) -> None:

@@ -15,7 +15,7 @@ from specviz.ui.controls import QUIET, Method, Prompt, Values, read_ask
 from specviz.ui.run_buttons import Flow, RunButtons
 from specviz.ui.runs import Step, play
 from specviz.ui.view import tail, whole
-from specviz.ui.widgets.player import Player
+from specviz.ui.widgets.player import Player, as_text
 
 PREFIX = "live"
 STATE_KEPT = 3600  # seconds
@@ -45,7 +45,7 @@ class LivePage:
                 self._place_prompt()
             with gr.Column(elem_classes="app-main", min_width=0):
                 self._place_files(trace)
-                self.player = Player(whole(trace) if trace else None, elem_id=f"{PREFIX}-player")
+                self.player = Player(as_text(whole(trace)) if trace else None, elem_id=f"{PREFIX}-player")
                 self.speed = gr.HTML(notes.of_speed(trace) if trace else "", elem_id=f"{PREFIX}-speed")
                 self.charts = Charts(trace, PREFIX)
             with gr.Column(elem_classes="app-method app-card", min_width=0):

@@ -24,6 +24,11 @@ def read(names: tuple[str, ...], ending: str) -> str:
     return "\n".join((here / f"{name}.{ending}").read_text("utf-8") for name in names)
 
 
+def as_text(view: dict[str, Any]) -> str:
+    """Returns a view as the text that travels. A first value given so spares Gradio a deep copy of the whole view for every visitor."""
+    return json.dumps(view, separators=(",", ":"), allow_nan=False)
+
+
 class NoStub(ComponentMeta):
     """Gradio writes a .pyi beside every component's source, which type checkers would then read instead of it: this leaves that out."""
 
@@ -43,7 +48,7 @@ class Player(gr.HTML, metaclass=NoStub):
     """
 
     def __init__(
-        self, value: dict[str, Any] | None = None, *, compact: bool = False, group: str = "", empty: str = "Nothing decoded yet.", **options: Any
+        self, value: dict[str, Any] | str | None = None, *, compact: bool = False, group: str = "", empty: str = "Nothing decoded yet.", **options: Any
     ) -> None:
         super().__init__(
             value, html_template='<div class="specviz-player"></div>', css_template=read(STYLES, "css"), js_on_load=read(SCRIPTS, "js"), apply_default_css=False,
@@ -54,6 +59,6 @@ class Player(gr.HTML, metaclass=NoStub):
         """Views are JSON objects."""
         return {"type": "object"}
 
-    def postprocess(self, value: dict[str, Any] | None) -> str | None:
+    def postprocess(self, value: dict[str, Any] | str | None) -> str | None:
         """Sends a view as JSON text: Gradio streams values as differences, and its differences of nested lists that shrink are wrong."""
-        return None if value is None else json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return value if value is None or isinstance(value, str) else as_text(value)
