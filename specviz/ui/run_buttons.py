@@ -73,7 +73,10 @@ class RunButtons:
 
     def broke(self) -> list[Any]:
         """The run did not end by itself: the queue was full, or something failed that nobody foresaw."""
-        return [*self.rest(), notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error")]
+        return [
+            *self.rest(),
+            notes.message("The run did not take place or broke off: too many runs may be waiting. Try again; the server's log has the details.", "error"),
+        ]
 
     def ask_stop(self, request: gr.Request) -> dict[str, Any]:
         """The run, going on or still waiting, should end. Only the button changes: the message belongs to the run, which may end first."""
