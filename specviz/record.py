@@ -50,7 +50,8 @@ def describe_run(target: Target, drafter: Drafter, rule: Bound, sampling: Sampli
 
 def device_name(device: torch.device) -> str:
     """Returns a name that a person recognises: the GPU's, or the number of CPU threads."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {threads} thread{'' if threads == 1 else 's'}"
 
 
 class Recorder:

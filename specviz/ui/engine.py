@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DRAFTERS_KEPT = 8  # loaded drafters; one more drops the one used longest ago
 WARM_UP_TOKENS = 4
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 CHARACTERS_PER_TOKEN = 40  # a text longer than this times the limit is refused before it is tokenised
 LOAD_PROBLEMS = (SpecvizError, OSError, RuntimeError, ValueError, ImportError, MemoryError)
 
@@ -144,6 +145,10 @@ class Engine:
         """
         from specviz.build import build_drafter, build_shape
 
+        if spec.drafter_knobs.get("checkpoint") and self.settings.host not in LOCAL_HOSTS:
+            raise BadInput(
+                "A checkpoint folder can be chosen only where the app serves this machine alone (SPECVIZ_HOST=127.0.0.1), as it names files of the server."
+            )
         key = f"{spec.drafter}:{sorted(spec.drafter_knobs.items())!r}"
         with self._lock:
             made = self._drafters.get(key)

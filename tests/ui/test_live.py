@@ -306,3 +306,10 @@ def test_settings_name_what_is_wrong() -> None:
     for value in ("-1", "x", "70000", "1e3"):
         with pytest.raises(SpecvizError, match="SPECVIZ_PORT"):
             Settings.from_env({"SPECVIZ_PORT": value})
+
+
+@pytest.mark.parametrize(("host", "allowed"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_a_checkpoint_folder_is_named_on_this_machine_only(tiny_target, tmp_path, host, allowed):
+    engine = make_app(tiny_target, settings=replace(SETTINGS, host=host)).engine
+    with pytest.raises(Missing if allowed else BadInput, match="No eagle head" if allowed else "serves this machine alone"):
+        engine.drafter(parse_spec(f"eagle:checkpoint={tmp_path}"))
