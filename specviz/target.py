@@ -171,9 +171,14 @@ class Target:
         layers = self._decoder.layers if hasattr(self._decoder, "layers") else self._decoder.h
         return layers[tap].register_forward_pre_hook(entering, with_kwargs=True)
 
-    def encode(self, prompt: str) -> list[int]:
-        """Returns the token ids of one user turn in the model's chat template (plain text for a model without one)."""
-        if getattr(self.tokenizer, "chat_template", None):
+    def encode(self, prompt: str, chat: bool = True) -> list[int]:
+        """Returns the token ids of one user turn in the model's chat template (plain text without one, or when `chat` is False).
+
+        Raises BadInput for text that no tokenizer reads (lone surrogates: bytes that were not UTF-8).
+        """
+        if any("\ud800" <= letter <= "\udfff" for letter in prompt):
+            raise BadInput("The prompt is not valid text: it holds bytes that are not UTF-8. Save it as UTF-8 and try again.")
+        if chat and getattr(self.tokenizer, "chat_template", None):
             turn = [{"role": "user", "content": prompt}]
             return list(self.tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=True, return_dict=False))
         return list(self.tokenizer(prompt).input_ids)

@@ -101,7 +101,9 @@ class Trace:
 
     def save(self, path: str | Path) -> Path:
         """Writes .jsonl, or .jsonl.gz when the name ends so; a file appears whole or not at all. Raises BadInput where it cannot be written."""
-        path = Path(path)
+        path = Path(path).resolve()  # a link keeps pointing at its file, which is what gets replaced
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is not a regular file, so it is not replaced by a trace. Choose another name.")
         data = self.dumps().encode()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)

@@ -49,7 +49,7 @@ def test_decode_prints_one_json_object_and_nothing_else(run: Cli, tiny_target: T
 
 def test_whatever_a_library_prints_stays_out_of_the_json(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     encode = Target.encode
-    monkeypatch.setattr(Target, "encode", lambda self, prompt: sys.stdout.write("a library says hello\n") and encode(self, prompt))
+    monkeypatch.setattr(Target, "encode", lambda self, prompt, chat=True: sys.stdout.write("a library says hello\n") and encode(self, prompt, chat))
     done = run("decode", "--prompt", PROMPT, "--max-new-tokens", "2", "--json")
     assert json.loads(done.out)["new_tokens"] == 2
     assert "hello" in done.err

@@ -272,3 +272,9 @@ def test_devices():
     if not torch.cuda.is_available():
         place, notes = pick_device("cuda")
         assert (place.type, "no CUDA device" in notes[0]) == ("cpu", True)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_bytes_that_are_no_text_are_refused_in_words(tiny_target, chat):
+    with pytest.raises(BadInput, match="not UTF-8"):
+        tiny_target.encode("bad\udcff", chat=chat)

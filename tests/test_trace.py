@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import stat
 from pathlib import Path
 from random import Random
 
@@ -308,3 +310,17 @@ def test_the_recorded_traces_of_this_repository_load():
     folder = Path(__file__).resolve().parent.parent / "traces"
     for path in sorted(folder.glob("*.jsonl*")):
         use(Trace.load(path))
+
+
+def test_saving_replaces_no_device_and_follows_a_link(tmp_path):
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(BadInput, match="not a regular file"):
+        Trace().save(pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.write_text("old")
+    link.symlink_to(real)
+    Trace().save(link)
+    assert link.is_symlink()
+    assert "specviz_trace" in real.read_text()

@@ -111,7 +111,7 @@ def sampling_of(args: argparse.Namespace) -> Sampling:
 
 def encode(target: Target, prompt: str, raw: bool) -> tuple[int, ...]:
     """Returns the prompt's ids: one user turn of the chat template, or with `raw` the text as it is."""
-    return tuple(target.tokenizer(prompt).input_ids) if raw else tuple(target.encode(prompt))
+    return tuple(target.encode(prompt, chat=not raw))
 
 
 def read_text(path: str) -> str:

@@ -55,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     spec, rule, sampling = spec_of(args), build_rule(args.rule, args.knobs["rule"]), base.sampling_of(args)
     prompt = args.prompt if args.prompt is not None else base.read_text(args.prompt_file)
+    if not prompt.strip():
+        raise BadInput("The prompt is empty. Write something for the model to answer.")
     place = base.output_file(args.trace) if args.trace else None
     out, log = base.consoles()
     with base.only_json(args.json):

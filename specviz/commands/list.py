@@ -71,4 +71,5 @@ def _print(listing: Mapping[str, list[dict[str, Any]]]) -> None:
 def _remark(entry: Mapping[str, Any]) -> str:
     if "lossless" in entry:
         return " (lossless)" if entry["lossless"] else " (lossy)"
-    return f" Default shape: {entry['default_shape']}." if entry.get("default_shape") else ""
+    suited = ", ".join(f"{name}={value}" for name, value in entry.get("default_shape_knobs", {}).items())
+    return f" By itself: {entry['default_shape']}{f' with {suited}' if suited else ''}." if entry.get("default_shape") else ""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from specviz.drafters.base import Drafter, Feedback, RowFlow, per_row
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-from specviz.drafters.heads import DraftRows, check_fingerprint, fill, head_folder, load_head, pack_layers, sampler_for
+from specviz.drafters.heads import DraftRows, check_target, fill, head_folder, load_head, pack_layers, sampler_for
 from specviz.registry import Bound, Knob
 from specviz.shapes.base import Growth
 from specviz.tree import TokenTree
@@ -41,7 +41,7 @@ class Eagle(Drafter):
         self.shape, self.children, self.taps = shape, children, (target.layers,)
         self.folder = head_folder(target, "eagle", checkpoint)
         head = load_head(self.folder, "eagle")
-        self.config, self.warnings = head.config, check_fingerprint(head.config, target.fingerprint)
+        self.config, self.warnings = head.config, check_target(head.config, target)
         layer = EagleLayer(EagleSizes.from_json(head.config.sizes))
         fill(layer, head)
         self.layer = layer.to(target.device, target.dtype)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from specviz.drafters.base import Feedback
-from specviz.errors import BadFile, Missing
+from specviz.errors import BadFile, BadInput, Missing
 from specviz.packed import PackedLinear, multiply, pack, packable
 from specviz.shapes.base import Sampler
 from specviz.sources import Fingerprint, models_dir
@@ -68,7 +68,7 @@ def save_head(folder: Path, config: HeadConfig, module: nn.Module, vocabulary: T
 def load_head(folder: Path, method: str) -> HeadCheckpoint:
     """Reads a checkpoint of `method`; raises Missing when it is not there and BadFile when it is damaged or of another method."""
     if not (folder / CONFIG).exists() or not (folder / WEIGHTS).exists():
-        raise Missing(f"No {method} head in {folder}: expected {CONFIG} and {WEIGHTS}. Train one with `fit {method}`.")
+        raise Missing(f"No {method} head in {folder}: expected {CONFIG} and {WEIGHTS}. Train one with `python -m specviz train {method}`.")
     try:
         raw = json.loads((folder / CONFIG).read_text())
         config = HeadConfig(raw["method"], raw["sizes"], Fingerprint.from_json(raw["target"]), raw.get("training", {}))
@@ -78,6 +78,9 @@ def load_head(folder: Path, method: str) -> HeadCheckpoint:
         raise BadFile(f"The {method} head in {folder} cannot be read ({error}). Train it again or restore the folder.") from error
     if config.method != method:
         raise BadFile(f"{folder} holds a {config.method!r} head, expected {method!r}.")
+    odd = [name for name, tensor in weights.items() if not bool(tensor.isfinite().all())]
+    if odd:
+        raise BadFile(f"The {method} head in {folder} holds numbers that are not finite in {', '.join(odd[:3])}. Train it again or restore the folder.")
     return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary)
 
 
@@ -90,9 +93,15 @@ def fill(module: nn.Module, checkpoint: HeadCheckpoint) -> nn.Module:
     return module.eval().requires_grad_(False)
 
 
-def check_fingerprint(config: HeadConfig, target: Fingerprint) -> tuple[str, ...]:
-    """Returns what differs between the target a head was trained against and this one, and warns about it; the head still runs."""
-    found = tuple(f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target))
+def check_target(config: HeadConfig, target: Target) -> tuple[str, ...]:
+    """Returns what differs between the target a head was trained against and this one, and warns about it; the head still runs.
+
+    Raises BadInput when it cannot run at all, because the target's states have another width.
+    """
+    width = config.sizes.get("hidden")
+    if width != target.hidden_size:
+        raise BadInput(f"The {config.method} head reads states of width {width}, but {target.name} has {target.hidden_size}. Use the head with its own target.")
+    found = tuple(f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target.fingerprint))
     if found:
         text = f"The {config.method} head was trained against another target ({'; '.join(found)}). It runs, but accepts less."
         warnings.warn(text, UserWarning, stacklevel=2)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from specviz.drafters.base import Drafter, Feedback, RowFlow, per_row
-from specviz.drafters.heads import DraftRows, check_fingerprint, fill, head_folder, load_head, sampler_for
+from specviz.drafters.heads import DraftRows, check_target, fill, head_folder, load_head, sampler_for
 from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 from specviz.registry import Bound, Knob
 from specviz.shapes.base import Growth
@@ -39,7 +39,7 @@ class Medusa(Drafter):
         self.shape, self.children, self.taps = shape, children, (target.layers,)
         self.folder = head_folder(target, "medusa", checkpoint)
         head = load_head(self.folder, "medusa")
-        self.config, self.warnings = head.config, check_fingerprint(head.config, target.fingerprint)
+        self.config, self.warnings = head.config, check_target(head.config, target)
         heads = MedusaHeads(MedusaSizes.from_json(head.config.sizes))
         fill(heads, head)
         self.heads = heads.to(target.device, target.dtype)

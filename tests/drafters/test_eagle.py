@@ -10,6 +10,7 @@ from specviz.drafters.base import Feedback
 from specviz.drafters.eagle import DraftMemory, Eagle
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
 from specviz.drafters.heads import HeadConfig, save_head
+from specviz.errors import BadFile, BadInput
 from specviz.registry import bind
 from specviz.sampling import Sampling, Uniform
 from specviz.shapes.base import Growth
@@ -128,3 +129,16 @@ def test_another_target_is_noticed_and_runs(tiny_target, tmp_path, layer, text_i
     assert drafter.describe()["warnings"]
     (tree,) = next(drafter.draft([feedback(tiny_target, text_ids(10))]))
     assert len(tree) > 1
+
+
+def test_a_head_of_another_width_is_refused(tiny_target, make_target, folder):
+    wide = make_target("llama", hidden_size=96, head_dim=16)
+    with pytest.raises(BadInput, match=f"width {tiny_target.hidden_size}, but .* has 96"):
+        Eagle(wide, shape=bind(shapes, "chain"), checkpoint=str(folder))
+
+
+def test_a_head_that_is_not_finite_is_refused(tiny_target, tmp_path, layer):
+    layer.fc.weight.data[0, 0] = float("nan")
+    save_head(tmp_path / "eagle", HeadConfig("eagle", layer.sizes.to_json(), tiny_target.fingerprint), layer, DRAFT_VOCAB)
+    with pytest.raises(BadFile, match=r"not finite in fc\.weight"):
+        Eagle(tiny_target, shape=bind(shapes, "chain"), checkpoint=str(tmp_path / "eagle"))

@@ -66,7 +66,7 @@ def test_no_tree_is_deeper_than_its_heads(tiny_target, folder, shape):
 
 
 def test_a_missing_or_foreign_head_is_named(tiny_target, folder, tmp_path):
-    with pytest.raises(Missing, match="fit medusa"):
+    with pytest.raises(Missing, match="train medusa"):
         first_tree(tiny_target, tmp_path / "nothing", "chain")
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"medusa"', '"eagle"'))
