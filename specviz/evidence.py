@@ -11,6 +11,8 @@ import torch
 from specviz.sampling import Sampling, Uniform, temper, warp
 from specviz.tree import TokenTree
 
+RANKED = 64  # most likely tokens among which a drafted token's rank is looked up first
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -82,23 +84,24 @@ class Evidence:
         parents = sorted({*self.tree.parents[1:], *also} - {-1})
         row_of = {node: row for row, node in enumerate(parents)}
         logits = self.logits[parents].float()
-        logits = (logits - logits.amax(-1, keepdim=True)).clamp_min_(-1e30)  # from 0 down, and 0 * -inf would be NaN
-        log_sum = logits.logsumexp(-1)
-        p = (logits - log_sum[:, None]).exp_()
+        logits.sub_(logits.amax(-1, keepdim=True)).clamp_min_(-1e30)  # from 0 down, and 0 * -inf would be NaN
+        p = logits.softmax(-1)
+        best = logits.topk(min(max(top, RANKED), logits.shape[-1]), -1)
+        best_p = p.gather(-1, best.indices[:, : max(top, 1)])
+        log_sum = -best_p[:, 0].log()  # the largest logit is 0
         entropy = (log_sum - torch.linalg.vecdot(p, logits)).clamp_min(0.0).tolist()
-        best = p.topk(min(top, p.shape[-1]), -1)
         tops = {
             node: tuple(zip(ids, (round(v, 6) for v in values), strict=True))
-            for node, ids, values in zip(parents, best.indices.tolist(), best.values.tolist(), strict=True)
+            for node, ids, values in zip(parents, best.indices[:, :top].tolist(), best_p[:, :top].tolist(), strict=True)
         }
-        known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
-        own, rank, warped = self._own_columns(parents, row_of, logits, log_sum)
         at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(len(self.tree)))
+        known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
+        own, rank, warped = self._own_columns(parents, row_of, logits, p, best.values)
         wanted = tuple(self.choice(node) if node in known else None for node in range(len(self.tree)))
         return Columns((None, *own), (None, *warped), (None, *rank), at, wanted, tops)
 
     def _own_columns(
-        self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, log_sum: torch.Tensor
+        self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, p: torch.Tensor, best: torch.Tensor
     ) -> tuple[list[float], list[int], list[float]]:
         """Returns raw p, rank and warped p of every node but the root, each in its parent's distribution."""
         if len(self.tree) == 1:
@@ -106,11 +109,11 @@ class Evidence:
         rows = torch.tensor([row_of[parent] for parent in self.tree.parents[1:]], device=logits.device)
         tokens = torch.tensor(self.tree.tokens[1:], device=logits.device)
         mine = logits[rows, tokens]
-        rank = torch.empty(len(rows), dtype=torch.long, device=logits.device)
-        for row in range(len(parents)):  # row by row: gathering a whole row for every node would cost more than comparing
-            group = (rows == row).nonzero()[:, 0]
-            rank[group] = (logits[row] > mine[group, None]).sum(-1)
-        return (mine - log_sum[rows]).exp().tolist(), rank.tolist(), self._warped_column(parents, rows, tokens, logits)
+        rank = (best[rows] > mine[:, None]).sum(-1).tolist()
+        for node, place in enumerate(rank):  # a whole row is compared only for a token that is not among the best
+            if place == best.shape[-1]:
+                rank[node] = int((logits[rows[node]] > mine[node]).count_nonzero())
+        return p[rows, tokens].tolist(), rank, self._warped_column(parents, rows, tokens, logits)
 
     def _warped_column(self, parents: list[int], rows: torch.Tensor, tokens: torch.Tensor, logits: torch.Tensor) -> list[float]:
         if self.sampling.greedy:
