@@ -1,61 +1,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from specviz.drafters.base import Drafter, Feedback, RowFlow, per_row
+from specviz.drafters.base import Feedback, RowFlow, per_row
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-from specviz.drafters.heads import DraftRows, check_target, fill, head_folder, load_head, pack_layers, sampler_for
-from specviz.registry import Bound, Knob
+from specviz.drafters.heads import HeadDrafter, sampler_for
 from specviz.shapes.base import Growth
 from specviz.tree import TokenTree
-
-if TYPE_CHECKING:
-    from specviz.target import Target
 
 ENTER_CHUNK = 512  # prompt rows per pass of the draft layer; bounds the memory of its attention scores
 
 
-class Eagle(Drafter):
+class Eagle(HeadDrafter):
     """Predicts the target's next hidden state with one small layer, token by token down the tree (EAGLE)."""
 
-    default_shape: ClassVar[str | None] = "dynamic"
-    # Fastest on 2 CPU cores among trees of 4 to 24 nodes, where every node costs time; a GPU verifies far more for nothing.
-    default_knobs: ClassVar[Mapping[str, Any]] = {"nodes": 8, "depth": 3, "top_k": 4}
-    learned: ClassVar[bool] = True
+    method: ClassVar[str] = "eagle"
+    module: EagleLayer
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        shape: Bound,
-        children: Annotated[
-            str, Knob("Children", "top: the draft's best tokens; sampled: drawn from it above temperature 0 (EAGLE-1).", choices=("top", "sampled"))
-        ] = "top",
-        checkpoint: Annotated[str, Knob("Checkpoint", "Folder of the trained head; empty for the one that comes with the target.", advanced=True)] = "",
-    ) -> None:
-        super().__init__(target)
-        self.shape, self.children, self.taps = shape, children, (target.layers,)
-        self.folder = head_folder(target, "eagle", checkpoint)
-        head = load_head(self.folder, "eagle")
-        self.config, self.warnings = head.config, check_target(head.config, target)
-        layer = EagleLayer(EagleSizes.from_json(head.config.sizes))
-        fill(layer, head)
-        self.layer = layer.to(target.device, target.dtype)
-        pack_layers(self.layer)
-        self.rows = DraftRows(target, head.vocabulary)
-        self.embed = target.model.get_input_embeddings()
-
-    def describe(self) -> dict[str, Any]:
-        return {"trained_against": self.config.fingerprint.to_json(), "warnings": list(self.warnings), "draft_vocabulary": len(self.rows.vocabulary)}
+    def build(self, sizes: Mapping[str, Any]) -> EagleLayer:
+        return EagleLayer(EagleSizes.from_json(sizes))
 
     @per_row
     def draft(self, seen: Feedback) -> RowFlow:
         """Yields a tree grown by draft steps; true features of the accepted tokens re-enter every round."""
-        memory = DraftMemory(self.layer, self.embed)
+        memory = DraftMemory(self.module, self.target.model.get_input_embeddings())
         while True:
             memory.enter(seen.tokens, seen.hidden[self.taps[0]])
             seen = yield self._grow(memory, seen)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from specviz.drafters.base import Feedback
+from specviz.drafters.base import Drafter, Feedback
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.packed import PackedLinear, multiply, pack, packable
+from specviz.registry import Bound, Knob
 from specviz.shapes.base import Sampler
 from specviz.sources import Fingerprint, models_dir
 
@@ -116,6 +118,42 @@ def draft_rows(output_embeddings: Any, vocabulary: Tensor) -> Tensor:
         raise BadFile(f"The draft vocabulary names token {highest}, but the target has {weight.shape[0]}. The head belongs to another model.")
     rows: Tensor = weight.detach()[vocabulary.to(weight.device)].contiguous()
     return rows
+
+
+class HeadDrafter(Drafter):
+    """What drafters with a trained head share: knobs, checkpoint, the check against the target, the draft's LM-head rows."""
+
+    default_shape: ClassVar[str | None] = "dynamic"
+    # Fastest on 2 CPU cores among trees of 4 to 24 nodes, where every node costs time; a GPU verifies far more for nothing.
+    default_knobs: ClassVar[Mapping[str, Any]] = {"nodes": 8, "depth": 3, "top_k": 4}
+    learned: ClassVar[bool] = True
+    method: ClassVar[str]
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        shape: Bound,
+        children: Annotated[
+            str, Knob("Children", "top: the draft's best tokens; sampled: drawn from it above temperature 0.", choices=("top", "sampled"))
+        ] = "top",
+        checkpoint: Annotated[str, Knob("Checkpoint", "Folder of the trained head; empty for the one that comes with the target.", advanced=True)] = "",
+    ) -> None:
+        super().__init__(target)
+        self.shape, self.children, self.taps = shape, children, (target.layers,)
+        self.folder = head_folder(target, self.method, checkpoint)
+        head = load_head(self.folder, self.method)
+        self.config, self.warnings = head.config, check_target(head.config, target)
+        self.module = fill(self.build(head.config.sizes), head).to(target.device, target.dtype)
+        pack_layers(self.module)
+        self.rows = DraftRows(target, head.vocabulary)
+
+    @abstractmethod
+    def build(self, sizes: Mapping[str, Any]) -> nn.Module:
+        """Returns the untrained module of the checkpoint's sizes."""
+
+    def describe(self) -> dict[str, Any]:
+        return {"trained_against": self.config.fingerprint.to_json(), "warnings": list(self.warnings), "draft_vocabulary": len(self.rows.vocabulary)}
 
 
 class DraftRows:
