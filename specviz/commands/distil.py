@@ -12,6 +12,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE", help="prompt files that no evaluation uses")
     parser.add_argument("--own", type=int, default=0, metavar="N", help="prompts that the target writes itself (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/distil"), metavar="FOLDER", help="default: %(default)s")
+    parser.add_argument(
+        "--temperatures", type=float, nargs="+", default=[0.0, 0.0, 0.7, 1.0], metavar="T", help="dealt out in turn over the answers (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     base.add_target_options(parser)
 
@@ -22,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
     out, log = base.consoles()
     target = base.load_target(args, log)
-    shards = distil(target, args.prompts, args.out, own=args.own, writing=Writing(seed=args.seed), say=lambda text: log.print(text, markup=False))
+    writing = Writing(seed=args.seed, temperatures=tuple(args.temperatures))
+    shards = distil(target, args.prompts, args.out, own=args.own, writing=writing, say=lambda text: log.print(text, markup=False))
     out.print(f"{len(shards)} files of records in {args.out}", markup=False)
     return 0

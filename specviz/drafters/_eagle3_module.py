@@ -24,6 +24,8 @@ class Eagle3Sizes(LayerSizes):
     norm_output           the next step reads the normed output (EAGLE-3.1)
     own_rows              the head has an LM head of its own; False: rows of the target's
     own_embedding         the head has embeddings of its own, `vocab` of them; False: the target's
+    residual_embedding    the embedding is added to the residual stream (not an official form); False: only attention reads it,
+                          so on a target with few key heads it comes in through few dimensions
     """
 
     feature: int = 0
@@ -36,6 +38,7 @@ class Eagle3Sizes(LayerSizes):
     norm_output: bool = False
     own_rows: bool = True
     own_embedding: bool = False
+    residual_embedding: bool = False
     vocab: int = 0
 
     @classmethod
@@ -56,10 +59,11 @@ class Eagle3Layer(DraftLayer):
         super().__init__()
         d, eps, wide = sizes.hidden, sizes.norm_eps, sizes.feature * sizes.tap_count
         self.fc = nn.Linear(wide, d, bias=sizes.fc_bias)
-        self.build(sizes, 2 * d)
+        self.build(sizes, d if sizes.residual_embedding else 2 * d)
         self.input_layernorm = nn.RMSNorm(d, eps=eps)  # of the embedding
         self.hidden_norm = nn.RMSNorm(d, eps=eps)  # of the state
         self.norm = nn.RMSNorm(d, eps=eps)
+        self.embed_proj = nn.Linear(d, d, bias=False) if sizes.residual_embedding else None
         self.input_norm = nn.RMSNorm(wide, eps=eps) if sizes.norm_before_fc else None
         self.fc_norm = nn.ModuleList(nn.RMSNorm(sizes.feature, eps=eps) for _ in range(sizes.tap_count)) if sizes.fc_norm else None
         self.lm_head = nn.Linear(d, sizes.draft_vocab, bias=False) if sizes.own_rows else None
@@ -76,12 +80,20 @@ class Eagle3Layer(DraftLayer):
         if self.fc_norm is not None:
             parts = zip(self.fc_norm, states.split(self.sizes.feature, -1), strict=True)
             states = torch.cat([normed(cast(nn.RMSNorm, norm), part) for norm, part in parts], -1)
-        fused: Tensor = self.fc(states.to(self.fc.weight.dtype))
+        fused: Tensor = self.fc(states.to(self.hidden_norm.weight.dtype))
         return fused
 
-    def fuse(self, embedding: Tensor, state: Tensor) -> Tensor:
-        """Returns what attention reads, `[B, T, 2 * hidden]`."""
-        return torch.cat((normed(self.input_layernorm, embedding), normed(self.hidden_norm, state)), -1)
+    def mix(self, embedding: Tensor, state: Tensor) -> Tensor:
+        """Returns the residual stream `[B, T, hidden]`: the state, with the embedding where the head is of that form."""
+        if self.embed_proj is None:
+            return state
+        mixed: Tensor = state + self.embed_proj(normed(self.input_layernorm, embedding))
+        return mixed
+
+    def read(self, embedding: Tensor, x: Tensor) -> Tensor:
+        """Returns what attention reads, `[B, T, 2 * hidden]` in the official form."""
+        state = normed(self.hidden_norm, x)
+        return state if self.embed_proj is not None else torch.cat((normed(self.input_layernorm, embedding), state), -1)
 
     def finish(self, residual: Tensor, attended: Tensor) -> Tensor:
         """Returns the layer's output from the state it started from and its attention output."""
@@ -96,9 +108,11 @@ class Eagle3Layer(DraftLayer):
     def predict(self, output: Tensor, rows: Tensor | None = None) -> Tensor:
         """Returns logits `[.., draft vocab]`; `rows` `[draft vocab, hidden]` is needed when the head has none of its own."""
         final = normed(self.norm, output)
-        table = rows if self.lm_head is None else self.lm_head.weight
-        assert table is not None, "a head without own rows needs the target's"
-        return final.to(table.dtype) @ table.T
+        if self.lm_head is not None:
+            logits: Tensor = self.lm_head(final)
+            return logits
+        assert rows is not None, "a head without own rows needs the target's"
+        return final.to(rows.dtype) @ rows.T
 
     def forward(self, embedding: Tensor, states: Tensor, unroll: int = 1) -> list[Tensor]:
         """Returns the layer's outputs of `unroll` steps, each `[B, T, hidden]`, for whole sequences; `predict` makes logits of them.
@@ -109,12 +123,13 @@ class Eagle3Layer(DraftLayer):
         """
         positions = torch.arange(embedding.shape[1], device=embedding.device)
         causal = causal_bias(positions)
-        state = self.combine(states)
-        first = self.project(self.fuse(embedding, state), positions)
-        outputs = [self.finish(state, self.attend(first.query, first.key, first.value, causal))]
+        x = self.mix(embedding, self.combine(states))
+        first = self.project(self.read(embedding, x), positions)
+        outputs = [self.finish(x, self.attend(first.query, first.key, first.value, causal))]
         steps: list[Projected] = []
         for s in range(1, unroll):
-            state = self.feedback(outputs[-1])
-            steps.append(self.project(self.fuse(embedding.roll(-s, 1), state), positions + s))
-            outputs.append(self.finish(state, self.attend(steps[-1].query, first.key, first.value, causal, steps)))
+            later = embedding.roll(-s, 1)
+            x = self.mix(later, self.feedback(outputs[-1]))
+            steps.append(self.project(self.read(later, x), positions + s))
+            outputs.append(self.finish(x, self.attend(steps[-1].query, first.key, first.value, causal, steps)))
         return outputs

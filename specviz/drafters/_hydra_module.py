@@ -66,9 +66,9 @@ class PrefixLayer(DraftLayer):
         self.input_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.norm_eps)
         self.norm = nn.RMSNorm(sizes.hidden, eps=sizes.norm_eps)
 
-    def fuse(self, hidden: Tensor) -> Tensor:
+    def read(self, embedding: Tensor, x: Tensor) -> Tensor:
         """Returns what attention reads, `[B, T, hidden]`."""
-        return normed(self.input_layernorm, hidden)
+        return normed(self.input_layernorm, x)
 
     def finish(self, residual: Tensor, attended: Tensor) -> Tensor:
         """Returns the layer's normed output."""
@@ -77,7 +77,7 @@ class PrefixLayer(DraftLayer):
     def forward(self, hidden: Tensor) -> Tensor:
         """Returns `[B, T, hidden]` for whole sequences, causally."""
         positions = torch.arange(hidden.shape[1], device=hidden.device)
-        p = self.project(self.fuse(hidden), positions)
+        p = self.project(self.read(hidden, hidden), positions)
         return self.finish(hidden, self.attend(p.query, p.key, p.value, causal_bias(positions)))
 
 

@@ -49,7 +49,11 @@ class Projected:
 
 
 class DraftLayer(nn.Module):
-    """Attention and MLP of one Llama layer; what goes in and what the residual is, each drafter decides."""
+    """Attention and MLP of one Llama layer; what goes in and what the residual is, each drafter decides.
+
+    A draft step is `x = mix(embedding, state)`, `attend` over `project(read(embedding, x))`, `finish(x, attended)`; `feedback`
+    of the output is the next step's state. `combine` makes the first state of the target's tapped ones.
+    """
 
     frequencies: Tensor
 
@@ -66,6 +70,22 @@ class DraftLayer(nn.Module):
         self.up_proj = nn.Linear(d, sizes.intermediate, bias=False)
         self.down_proj = nn.Linear(sizes.intermediate, d, bias=False)
         self.register_buffer("frequencies", rope_frequencies(sizes.head_dim, sizes.rope_theta, sizes.rope_scaling), persistent=False)
+
+    def combine(self, states: Tensor) -> Tensor:
+        """Returns the state `[.., hidden]` of true tokens from the target's tapped states side by side."""
+        return states
+
+    def mix(self, embedding: Tensor, state: Tensor) -> Tensor:
+        """Returns the residual stream `[B, T, hidden]` that the layer starts from."""
+        return state
+
+    def read(self, embedding: Tensor, x: Tensor) -> Tensor:
+        """Returns what attention reads, `[B, T, width]`."""
+        return x
+
+    def feedback(self, output: Tensor) -> Tensor:
+        """Returns the state that the next draft step starts from."""
+        return output
 
     def project(self, x: Tensor, positions: Tensor) -> Projected:
         """Returns rotated query, key and value of rows x `[B, T, width]` at `positions` `[T]` or `[B, T]`."""

@@ -49,10 +49,10 @@ class EagleLayer(DraftLayer):
         self.fc = nn.Linear(2 * sizes.hidden, sizes.hidden)  # first: a saved optimizer state knows weights by their order
         self.build(sizes, sizes.hidden)
 
-    def fuse(self, embedding: Tensor, feature: Tensor) -> Tensor:
+    def mix(self, embedding: Tensor, feature: Tensor) -> Tensor:
         """Returns the layer's input `[B, T, hidden]`."""
-        fused: Tensor = self.fc(torch.cat((embedding, feature), -1))
-        return fused
+        mixed: Tensor = self.fc(torch.cat((embedding, feature), -1))
+        return mixed
 
     def forward(self, embedding: Tensor, feature: Tensor, unroll: int = 1) -> list[Tensor]:
         """Returns the predicted features of `unroll` steps, each `[B, T, hidden]`, for whole sequences.
@@ -63,12 +63,12 @@ class EagleLayer(DraftLayer):
         """
         rows = torch.arange(embedding.shape[1], device=embedding.device)
         causal = causal_bias(rows)
-        x = self.fuse(embedding, feature)
+        x = self.mix(embedding, feature)
         first = self.project(x, rows)
         outputs = [self.finish(x, self.attend(first.query, first.key, first.value, causal))]
         steps: list[Projected] = []
         for s in range(1, unroll):
-            x = self.fuse(embedding.roll(-s, 1), outputs[-1])
+            x = self.mix(embedding.roll(-s, 1), outputs[-1])
             steps.append(self.project(x, rows + s))
             outputs.append(self.finish(x, self.attend(steps[-1].query, first.key, first.value, causal, steps)))
         return outputs

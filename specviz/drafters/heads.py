@@ -19,8 +19,9 @@ from specviz.drafters.base import Drafter, Feedback
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.packed import PackedLinear, multiply, pack, packable
 from specviz.registry import Bound, Knob
-from specviz.shapes.base import Sampler
+from specviz.shapes.base import Growth, Sampler, Step
 from specviz.sources import Fingerprint, models_dir
+from specviz.tree import TokenTree
 
 if TYPE_CHECKING:
     from specviz.target import Target
@@ -100,7 +101,7 @@ def check_target(config: HeadConfig, target: Target) -> tuple[str, ...]:
 
     Raises BadInput when it cannot run at all, because the target's states have another width.
     """
-    width = config.sizes.get("hidden")
+    width = config.sizes.get("feature") or config.sizes.get("hidden")
     if width != target.hidden_size:
         raise BadInput(f"The {config.method} head reads states of width {width}, but {target.name} has {target.hidden_size}. Use the head with its own target.")
     found = tuple(f"{name}: trained against {mine!r}, running on {theirs!r}" for name, mine, theirs in config.fingerprint.differences(target.fingerprint))
@@ -140,10 +141,11 @@ class HeadDrafter(Drafter):
         checkpoint: Annotated[str, Knob("Checkpoint", "Folder of the trained head; empty for the one that comes with the target.", advanced=True)] = "",
     ) -> None:
         super().__init__(target)
-        self.shape, self.children, self.taps = shape, children, (target.layers,)
+        self.shape, self.children = shape, children
         self.folder = head_folder(target, self.method, checkpoint)
         head = load_head(self.folder, self.method)
         self.config, self.warnings = head.config, check_target(head.config, target)
+        self.taps = self.reads(head.config.sizes, target)
         self.module = fill(self.build(head.config.sizes), head).to(target.device, target.dtype)
         pack_layers(self.module)
         self.rows = DraftRows(target, head.vocabulary)
@@ -151,6 +153,22 @@ class HeadDrafter(Drafter):
     @abstractmethod
     def build(self, sizes: Mapping[str, Any]) -> nn.Module:
         """Returns the untrained module of the checkpoint's sizes."""
+
+    def reads(self, sizes: Mapping[str, Any], target: Target) -> tuple[int, ...]:
+        """Returns the taps that the head reads: by default the final norm's output."""
+        return (target.layers,)
+
+    def grow(self, seen: Feedback, step: Step, levels: int | None = None) -> TokenTree:
+        """Returns one round's tree, grown by `step`; `levels` is how deep the head can draft (None: any depth)."""
+        growth = Growth(
+            seen.next_token,
+            step,
+            depth_limit=seen.room if levels is None else min(levels, seen.room),
+            vocabulary=self.rows.vocabulary,
+            sampler=sampler_for(seen, self.children, self.target.vocab_size),
+        )
+        tree: TokenTree = self.shape(growth)
+        return tree
 
     def describe(self) -> dict[str, Any]:
         return {"trained_against": self.config.fingerprint.to_json(), "warnings": list(self.warnings), "draft_vocabulary": len(self.rows.vocabulary)}
@@ -173,9 +191,10 @@ class DraftRows:
 def pack_layers(module: nn.Module) -> None:
     """Repacks the linear layers of a small module for few rows at a time, where the target's own layers are repacked too."""
     if packable(module) is None:
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear:
-                setattr(module, name, PackedLinear(child, keep_weight=False))
+        for parent in list(module.modules()):
+            for name, child in list(parent.named_children()):
+                if type(child) is nn.Linear:
+                    setattr(parent, name, PackedLinear(child, keep_weight=False))
 
 
 def head_folder(target: Target, method: str, checkpoint: str) -> Path:

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from specviz.drafters.base import Feedback, RowFlow, per_row
-from specviz.drafters.heads import HeadDrafter, sampler_for
+from specviz.drafters.heads import HeadDrafter
 from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 from specviz.shapes.base import Growth
-from specviz.tree import TokenTree
 
 
 class Medusa(HeadDrafter):
@@ -26,7 +26,7 @@ class Medusa(HeadDrafter):
     def draft(self, seen: Feedback) -> RowFlow:
         """Yields a tree whose level d holds the choices of head d: siblings' subtrees repeat, as no head sees the others' tokens."""
         while True:
-            seen = yield self._grow(self._guess(seen.hidden[self.taps[0]][-1]), seen)
+            seen = yield self.grow(seen, partial(_of_depth, self._guess(seen.hidden[self.taps[0]][-1])), levels=len(self.module.heads))
 
     @torch.inference_mode()
     def _guess(self, state: Tensor) -> Tensor:
@@ -36,16 +36,6 @@ class Medusa(HeadDrafter):
             return self.rows.log_q(states)
         return self.module.predict(states).float().log_softmax(-1)
 
-    def _grow(self, log_q: Tensor, seen: Feedback) -> TokenTree:
-        def step(growth: Growth, nodes: Sequence[int]) -> Tensor:
-            return log_q[[growth.depths[node] for node in nodes]]
 
-        growth = Growth(
-            seen.next_token,
-            step,
-            depth_limit=min(len(log_q), seen.room),
-            vocabulary=self.rows.vocabulary,
-            sampler=sampler_for(seen, self.children, self.target.vocab_size),
-        )
-        tree: TokenTree = self.shape(growth)
-        return tree
+def _of_depth(log_q: Tensor, growth: Growth, nodes: Sequence[int]) -> Tensor:
+    return log_q[[growth.depths[node] for node in nodes]]

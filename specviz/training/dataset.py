@@ -20,7 +20,7 @@ TOP = 32  # of the target's distribution; the rest of its mass is spread by reno
 
 @dataclass(frozen=True)
 class Item:
-    """A record and where its rows lie."""
+    """A record and where its rows lie; `shard` counts through all captures."""
 
     record: Record
     shard: int
@@ -74,30 +74,33 @@ class Batch:
 
 
 class Dataset:
-    """Captured records split by prompt into `train` and `held_out`; makes padded batches."""
+    """Captured records split by prompt into `train` and `held_out`; makes padded batches. Several captures count as one."""
 
-    def __init__(self, capture: Capture, taps: Sequence[int], vocabulary: Tensor, vocab_size: int, share: float) -> None:
-        self.capture, self.taps = capture, tuple(taps)
+    def __init__(self, captures: Sequence[Capture], taps: Sequence[int], vocabulary: Tensor, vocab_size: int, share: float, data_share: float = 1.0) -> None:
+        self.taps = tuple(taps)
+        self._shards = [(capture, n) for capture in captures for n in capture.done()]
         self.vocabulary = vocabulary
         self.known = torch.zeros(vocab_size, dtype=torch.bool)
         self.known[vocabulary] = True
-        self._rows = {(n, tap): capture.rows(n, tap) for n in capture.done() for tap in self.taps}
+        self._rows = {(place, tap): capture.rows(n, tap) for place, (capture, n) in enumerate(self._shards) for tap in self.taps}
         self._teacher: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.train: list[Item] = []
         self.held_out: list[Item] = []
-        for item in _items(capture):
-            (self.held_out if held_out(item.record, share) else self.train).append(item)
+        for item in _items(self._shards):
+            if held_out(item.record, share):
+                self.held_out.append(item)
+            elif data_share >= 1.0 or held_out(item.record, share + (1.0 - share) * data_share):
+                self.train.append(item)
 
     def teach(self, rows: Tensor) -> None:
         """Computes (or reads back) the target's top distribution for every shard; `rows` are the target's draft rows `[draft vocab, d]`."""
         key = hashlib.sha256(self.vocabulary.numpy().tobytes()).hexdigest()[:8]
-        final = max(self.capture.taps)
-        for shard in self.capture.done():
-            stem = self.capture.folder / f"{shard:04d}-teacher-{key}"
+        for place, (capture, n) in enumerate(self._shards):
+            stem = capture.folder / f"{n:04d}-teacher-{key}"
             if not stem.with_suffix(".npz").exists():
-                _write_teacher(stem, self.capture.rows(shard, final), self.capture.records(shard), rows)
+                _write_teacher(stem, capture.rows(n, max(capture.taps)), capture.records(n), rows)
             found = np.load(stem.with_suffix(".npz"))
-            self._teacher[shard] = (found["values"], found["indices"])
+            self._teacher[place] = (found["values"], found["indices"])
 
     def batch(self, items: Sequence[Item]) -> Batch:
         """Returns the items as one padded batch."""
@@ -138,11 +141,11 @@ def shuffled_batches(items: Sequence[Item], seed: int, tokens: int) -> list[list
     return groups
 
 
-def _items(capture: Capture) -> Iterator[Item]:
-    for shard in capture.done():
+def _items(shards: Sequence[tuple[Capture, int]]) -> Iterator[Item]:
+    for place, (capture, n) in enumerate(shards):
         row = 0
-        for record in capture.records(shard):
-            yield Item(record, shard, row)
+        for record in capture.records(n):
+            yield Item(record, place, row)
             row += len(record.ids)
 
 

@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from specviz.errors import BadInput
 from specviz.prompts import Prompt, read_prompts
 from specviz.training.data import Record
+from specviz.training.writer import Ask, write
 
 Say = Callable[[str], None]
 SELF = "self"  # prompt_source of prompts that the target wrote itself
@@ -27,8 +26,8 @@ class Writing:
     temperatures: tuple[float, ...] = (0.0, 0.0, 0.7, 1.0)  # dealt out in turn, so half of the answers are greedy
     max_new_tokens: int = 300
     prompt_tokens: int = 96  # of a prompt that the target writes itself
-    batch: int = 32
-    per_shard: int = 128
+    batch: int = 64
+    per_shard: int = 384
     seed: int = 0
 
 
@@ -61,30 +60,23 @@ def distil(target: Any, prompts: Sequence[Path], out: Path, *, own: int = 0, wri
 
 
 def _shard(target: Any, given: Sequence[Prompt | None], writing: Writing, number: int) -> list[Record]:
-    torch.manual_seed(writing.seed * 100_003 + number)
+    seed = writing.seed * 100_003 + number
     questions = [(target.encode(prompt.text), Path(prompt.name).parts[0]) for prompt in given if prompt is not None]
-    questions += [(ids, SELF) for ids in _write_prompts(target, sum(prompt is None for prompt in given), writing)]
-    records = []
-    for turn, temperature in enumerate(writing.temperatures):
-        mine = sorted(questions[turn :: len(writing.temperatures)], key=lambda pair: len(pair[0]))
-        for start in range(0, len(mine), writing.batch):
-            part = mine[start : start + writing.batch]
-            answers = generate(target, [ids for ids, _ in part], temperature, writing.max_new_tokens)
-            records += [Record((*ids, *answer), len(ids), temperature, source) for (ids, source), answer in zip(part, answers, strict=True) if answer]
-    return records
+    questions += [(ids, SELF) for ids in _write_prompts(target, sum(prompt is None for prompt in given), writing, seed)]
+    dealt = [writing.temperatures[turn % len(writing.temperatures)] for turn in range(len(questions))]
+    asks = [Ask(ids, temperature, writing.max_new_tokens) for (ids, _), temperature in zip(questions, dealt, strict=True)]
+    answers = write(target, asks, seed=seed, batch=writing.batch)
+    return [Record((*ids, *answer), len(ids), ask.temperature, source) for (ids, source), ask, answer in zip(questions, asks, answers, strict=True)]
 
 
-def _write_prompts(target: Any, count: int, writing: Writing) -> list[list[int]]:
+def _write_prompts(target: Any, count: int, writing: Writing, seed: int) -> list[list[int]]:
     """Lets the target finish the user turn of its own chat template, at temperature 1; returns whole prompts as ids."""
+    if not count:
+        return []
     head, tail = _user_turn(target)
-    written: list[list[int]] = []
-    for start in range(0, count, writing.batch):
-        size = min(writing.batch, count - start)
-        for ids in generate(target, [head] * size, 1.0, writing.prompt_tokens):
-            ended = bool(ids) and ids[-1] in target.eos
-            if ended and len(ids) > 3:  # a turn without an end is no question, one of two tokens says nothing
-                written.append([*head, *ids[:-1], *tail])
-    return written
+    turns = write(target, [Ask(head, 1.0, writing.prompt_tokens)] * count, seed=~seed, batch=writing.batch)
+    # a turn without an end is no question, and one of two tokens says nothing
+    return [[*head, *ids[:-1], *tail] for ids in turns if ids[-1] in target.eos and len(ids) > 3]
 
 
 def _user_turn(target: Any) -> tuple[list[int], list[int]]:
@@ -92,24 +84,3 @@ def _user_turn(target: Any) -> tuple[list[int], list[int]]:
     one, other = target.encode("a"), target.encode("b")
     differing = [place for place, (x, y) in enumerate(zip(one, other, strict=True)) if x != y]
     return list(one[: differing[0]]), list(one[differing[-1] + 1 :])
-
-
-@torch.inference_mode()
-def generate(target: Any, prompts: Sequence[Sequence[int]], temperature: float, max_new_tokens: int) -> list[list[int]]:
-    """Returns the target's continuation of every prompt, its end token included where it was reached; padded on the left."""
-    longest = max(len(ids) for ids in prompts)
-    end = min(target.eos)
-    ids = torch.tensor([[end] * (longest - len(p)) + list(p) for p in prompts], device=target.device)
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=target.device)
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {"do_sample": False}
-    written = target.model.generate(
-        input_ids=ids, attention_mask=mask, max_new_tokens=max_new_tokens, eos_token_id=sorted(target.eos), pad_token_id=end, **sampling
-    )
-    return [_until_end(row, target.eos) for row in written[:, longest:].tolist()]
-
-
-def _until_end(ids: list[int], ends: frozenset[int]) -> list[int]:
-    for place, token in enumerate(ids):
-        if token in ends:
-            return ids[: place + 1]
-    return ids

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Plan:
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.01
     held_out: float = 0.05
+    data_share: float = 1.0  # of the training records, chosen by the hash of their prompt: for learning curves
     draft_vocab: int = 8192
     precision: str = "bf16"  # of the matrix products; the weights stay fp32
     seed: int = 0
@@ -61,7 +62,7 @@ class Fitted:
 
 def fit(
     method: str,
-    features: Path,
+    features: Path | Sequence[Path],
     *,
     target: str = DEFAULT_TARGET,
     out: Path | None = None,
@@ -70,42 +71,53 @@ def fit(
     knobs: Mapping[str, Any] | None = None,
     say: Say = print,
 ) -> Fitted:
-    """Trains the head of `method` on captured features and saves it to `out` (default: below the target in models/).
+    """Trains the head of `method` on captured features (one folder or several) and saves it to `out` (default: below the target in models/).
 
     `run` keeps the log and the state that an interrupted fit resumes from. Raises BadInput for an unknown method.
     """
     plan = plan or Plan()
-    capture, folder = open_capture(features), Path(locate(target))
+    folder = Path(locate(target))
+    captures = [open_capture(path) for path in ([features] if isinstance(features, Path) else features)]
     weights = hash_folder(folder)
-    if weights != capture.fingerprint.weights:
-        raise BadInput(f"The features were captured from {capture.fingerprint.weights}, but {target!r} is {weights}. Capture again.")
-    frozen = freeze(folder, capture, plan.draft_vocab)
+    for capture in captures:
+        if weights != capture.fingerprint.weights:
+            raise BadInput(f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {target!r} is {weights}. Capture again.")
+    frozen = freeze(folder, captures, plan.draft_vocab)
     torch.manual_seed(plan.seed)
     lesson = _lesson(method, frozen, knobs or {})
-    dataset = Dataset(capture, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out)
+    dataset = Dataset(captures, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out, plan.data_share)
+    answer_tokens = sum(len(item.record.answer) for item in dataset.train)
     say(f"{len(dataset.train)} records to train on, {len(dataset.held_out)} held out; {_count(lesson)} weights")
     dataset.teach(frozen.rows)
     loop = _Loop(lesson, dataset, plan, run or Path("runs/fit") / method, say)
     seconds = loop.run()
     hits = loop.measure()
     out = out or models_dir() / folder.name / method
-    training = asdict(plan) | dict(knobs or {}) | {"data": capture.data, "seconds": round(seconds), "steps": loop.step}
+    training = (
+        asdict(plan)
+        | dict(knobs or {})
+        | {"data": "+".join(capture.data for capture in captures), "seconds": round(seconds), "steps": loop.step, "answer_tokens": answer_tokens}
+    )
     training |= {"held_out_acceptance": [round(a, 4) for a in hits.conditional()]}
     save_head(out, HeadConfig(method, lesson.sizes(), Fingerprint(weights or "unknown"), training), lesson.module, dataset.vocabulary)
     say(f"saved {out}; held-out acceptance per depth {training['held_out_acceptance']}, chain tau {hits.chain_tau():.3f}")
-    return Fitted(out, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
+    fitted = Fitted(out, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
+    result = asdict(fitted) | {"folder": str(out), "method": method, "answer_tokens": answer_tokens, "data_share": plan.data_share}
+    (loop.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+    return fitted
 
 
-def freeze(folder: Path, capture: Capture, draft_vocab: int) -> Frozen:
+def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int) -> Frozen:
     """Reads what training needs of the target, in fp32; the draft vocabulary is counted over the captured records."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).requires_grad_(False)
-    records = [record for n in capture.done() for record in capture.records(n)]
+    records = [record for capture in captures for n in capture.done() for record in capture.records(n)]
     ends = model.config.eos_token_id
     vocabulary = torch.tensor(draft_vocabulary(records, draft_vocab, ends if isinstance(ends, list) else [ends]))
     rows = model.get_output_embeddings().weight[vocabulary].clone()
-    return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary)
+    norm = getattr(getattr(model.get_decoder(), "norm", None), "weight", torch.ones(rows.shape[1]))
+    return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary, norm.detach().clone())
 
 
 def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:

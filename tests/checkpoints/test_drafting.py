@@ -31,7 +31,7 @@ def loaded(tiny_folder: Path) -> Target:
 
 def run(target: Target, method: str, checkpoint: Path) -> tuple[list[tuple], tuple[int, ...]]:
     """Returns (tokens and parents of every drafted tree, the text) of a greedy run of 12 tokens."""
-    shape = {"medusa": "medusa_63", "eagle": "dynamic"}[method]
+    shape = "medusa_63" if method == "medusa" else "dynamic"
     drafter = build_drafter(target, parse_spec(f"{method}@{shape}:checkpoint={checkpoint}"))
     request = Request(tuple(target.encode("to be or not")), "to be or not")
     events = list(decode(target, drafter, build_rule("greedy"), [request], sampling=Sampling(), max_new_tokens=12))
@@ -40,7 +40,7 @@ def run(target: Target, method: str, checkpoint: Path) -> tuple[list[tuple], tup
     return trees, text
 
 
-@pytest.mark.parametrize(("method", "to"), [("medusa", "medusa_v1"), ("medusa", "medusa_shared"), ("medusa", "medusa_vllm"), ("eagle", "eagle")])
+@pytest.mark.parametrize(("method", "to"), [("medusa", "medusa_v1"), ("medusa", "medusa_shared"), ("medusa", "medusa_vllm"), ("eagle", "eagle"), ("eagle3", "eagle3"), ("eagle3", "speculators"), ("hydra", "hydra")])
 def test_there_and_back_drafts_the_same_trees(method: str, to: str, tmp_path: Path, tiny_folder: Path, loaded: Target, fingerprint: Fingerprint) -> None:
     ours = own_head(tmp_path / "ours", method, fingerprint)
     there = convert(ours, to, tmp_path / "there", tiny_folder)

@@ -106,11 +106,11 @@ def test_eagle3_unroll_equals_serving_step_by_step(unroll: int) -> None:
     trained = module(embedding, states, unroll)
     start = T - unroll  # a row whose later embeddings are still inside the sequence
     state = module.combine(states[:, : start + 1])
-    rows = module.project(module.fuse(embedding[:, : start + 1], state), torch.arange(start + 1))
+    rows = module.project(module.read(embedding[:, : start + 1], state), torch.arange(start + 1))
     output = trained[0][:, start : start + 1]
     keys, values = rows.key, rows.value
     for s in range(1, unroll):
-        step = module.project(module.fuse(embedding[:, start + s : start + s + 1], module.feedback(output)), torch.tensor([start + s]))
+        step = module.project(module.read(embedding[:, start + s : start + s + 1], module.feedback(output)), torch.tensor([start + s]))
         keys, values = torch.cat((keys, step.key), 2), torch.cat((values, step.value), 2)
         output = module.finish(output, module.attend(step.query, keys, values, torch.zeros(1, keys.shape[2])))
         torch.testing.assert_close(output, trained[s][:, start : start + 1], atol=1e-5, rtol=1e-5)

@@ -165,7 +165,7 @@ def test_eagle3_reads_with_and_without_a_vocabulary_map(reduced: bool, file: str
     torch.testing.assert_close(module.combine(states), states @ raw["fc.weight"].T)
     embedding, state = torch.randn(1, T, makers.H), torch.randn(1, T, makers.H)
     both = torch.cat((rms(embedding, raw["midlayer.input_layernorm.weight"]), rms(state, raw["midlayer.hidden_norm.weight"])), -1)
-    torch.testing.assert_close(module.fuse(embedding, state), both, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(module.read(embedding, state), both, atol=1e-5, rtol=1e-5)
 
 
 ROPES = [

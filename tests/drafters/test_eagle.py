@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from drafters.served import growth_of
 
 from specviz import shapes
 from specviz.drafters.base import Feedback
-from specviz.drafters.eagle import DraftMemory, Eagle
+from specviz.drafters._memory import DraftMemory
+from specviz.drafters.eagle import Eagle
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
 from specviz.drafters.heads import HeadConfig, save_head
 from specviz.errors import BadFile, BadInput
 from specviz.registry import bind
 from specviz.sampling import Sampling, Uniform
-from specviz.shapes.base import Growth
 from specviz.sources import Fingerprint
 
 DRAFT_VOCAB = torch.arange(2, 66) * 3
@@ -35,17 +36,6 @@ def folder(tmp_path, tiny_target, layer):
 def features_of(target, ids):
     with torch.inference_mode():
         return target.model.get_decoder()(input_ids=torch.tensor([list(ids)]), use_cache=False).last_hidden_state[0].clone()
-
-
-def growth_of(root, paths):
-    """A growth that already holds the given token paths below its root; nodes in breadth-first order."""
-    growth = Growth(root, lambda g, n: None, depth_limit=99)
-    places = {(): 0}
-    for depth in range(1, max(map(len, paths)) + 1):
-        for path in paths:
-            if len(path) >= depth and path[:depth] not in places:
-                places[path[:depth]] = growth._add(places[path[: depth - 1]], path[depth - 1], -1.0)
-    return growth, places
 
 
 @pytest.mark.parametrize("rounds", [[12], [5, 1, 3, 2], [1, 1, 1]])
@@ -82,7 +72,7 @@ def test_a_long_prompt_enters_in_pieces(tiny_target, layer, text_ids, monkeypatc
     truth = features_of(tiny_target, ids)[:-1]
     whole = DraftMemory(layer, tiny_target.model.get_input_embeddings())
     whole.enter(ids, truth)
-    monkeypatch.setattr("specviz.drafters.eagle.ENTER_CHUNK", 7)
+    monkeypatch.setattr("specviz.drafters._memory.ENTER_CHUNK", 7)
     pieces = DraftMemory(layer, tiny_target.model.get_input_embeddings())
     pieces.enter(ids, truth)
     growth, _ = growth_of(ids[-1], [(5,)])

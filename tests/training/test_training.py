@@ -39,7 +39,7 @@ def features(tmp_path_factory, data, tiny_folder):
 @pytest.fixture(scope="module")
 def dataset(features, tiny_target):
     vocabulary = torch.tensor(draft_vocabulary([r for n in features.done() for r in features.records(n)], 64, [2]))
-    made = Dataset(features, (3,), vocabulary, tiny_target.vocab_size, 0.2)
+    made = Dataset([features], (3,), vocabulary, tiny_target.vocab_size, 0.2)
     made.teach(tiny_target.model.get_output_embeddings().weight.detach()[vocabulary])
     return made
 
@@ -122,7 +122,7 @@ def test_every_record_comes_once_an_epoch(dataset):
     assert all(len(b) * max(len(i.record.ids) for i in b) <= 96 for b in one)
 
 
-@pytest.mark.parametrize(("method", "knobs"), [("eagle", {"unroll": 2}), ("medusa", {"heads": 3})])
+@pytest.mark.parametrize(("method", "knobs"), [("eagle", {"unroll": 2}), ("eagle3", {"unroll": 2}), ("hydra", {"heads": 3}), ("medusa", {"heads": 3})])
 def test_an_interrupted_fit_ends_with_the_same_weights(method, knobs, features, tiny_folder, tmp_path):
     common = {"target": str(tiny_folder), "knobs": knobs, **QUIET}
     whole = fit(method, features.folder, out=tmp_path / "whole", run=tmp_path / "run", plan=PLAN, **common)
@@ -197,3 +197,24 @@ def test_report_writes_a_card(features, tiny_folder, tmp_path, monkeypatch):
     assert found.rounds > 0
     card = (tmp_path / target.name / "eagle" / "README.md").read_text()
     assert f"tau {found.tau:.3f}" in card
+
+
+def test_two_captures_count_as_one(features, tiny_target, tiny_folder, text_ids, tmp_path):
+    path = tmp_path / "more.jsonl"
+    path.write_text("\n".join(json.dumps({"ids": text_ids(12, seed=100 + n), "answer_start": 4}) for n in range(6)))
+    more = capture([path], tmp_path / "features", target=str(tiny_folder), shards=2, **QUIET)
+    vocabulary = torch.arange(64)
+    both = Dataset([features, more], (3,), vocabulary, tiny_target.vocab_size, 0.0)
+    both.teach(tiny_target.model.get_output_embeddings().weight.detach()[vocabulary])
+    assert len(both.train) == 36
+    last = both.train[-1]
+    with torch.inference_mode():
+        state = tiny_target.model.get_decoder()(input_ids=torch.tensor([last.record.ids]), use_cache=False).last_hidden_state[0]
+    torch.testing.assert_close(both.batch([last]).states[3][0], state, atol=2e-2, rtol=2e-3)
+
+
+def test_a_share_of_the_data_is_a_part_of_it_and_leaves_the_held_out_records_alone(features, tiny_target):
+    whole, half = (Dataset([features], (3,), torch.arange(64), tiny_target.vocab_size, 0.2, share) for share in (1.0, 0.5))
+    assert whole.held_out == half.held_out
+    assert 0 < len(half.train) < len(whole.train)
+    assert set(half.train) < set(whole.train)

@@ -20,6 +20,7 @@ class Frozen:
     embedding: Tensor  # [vocab, hidden]
     rows: Tensor  # [draft vocab, hidden] LM-head rows of the draft vocabulary
     vocabulary: Tensor  # [draft vocab] token ids
+    norm: Tensor  # [hidden] weight of the target's final norm; ones where it has none
 
     def place(self, device: torch.device, precision: str) -> None:
         """Moves everything to the device; the rows take the dtype of the matrix products ("bf16" or "fp32"), so that they are converted once."""
