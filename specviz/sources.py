@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specviz.errors import BadFile, Missing
+from specviz import hub
+from specviz.errors import BadFile, BadInput, Missing
 
 if TYPE_CHECKING:
     import torch
@@ -108,12 +109,16 @@ def _remembered(memo: Path) -> dict[str, Any]:
 def locate(name: str) -> str:
     """Returns a local folder for `name` (a key under models/ or a path), or `name` itself when it is a hub id.
 
-    Raises Missing when a key or path is not there; hub ids are recognised by their single slash and are never guessed.
+    Raises Missing when a key or path is not there, BadInput for a LoRA adapter; hub ids are recognised by their single slash and are never guessed.
     """
-    under = models_dir() / name
+    under, path = models_dir() / name, Path(name).expanduser()
+    if any((folder / "adapter_config.json").exists() for folder in (under, path)):  # without peft, transformers would load the base model alone, silently
+        raise BadInput(
+            f"{name!r} holds a LoRA adapter, not a whole model. Merge it first, where `peft` is installed: "
+            "AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload().save_pretrained(MERGED), save the tokenizer to MERGED too, and name MERGED."
+        )
     if (under / "config.json").exists() and any(under.glob("*.safetensors")):
         return str(under)
-    path = Path(name).expanduser()
     if (path / "config.json").exists():
         return str(path.resolve())
     if name == DEFAULT_TARGET:
@@ -123,6 +128,15 @@ def locate(name: str) -> str:
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         return name
     raise Missing(f"No model {name!r}: it is not a folder, not under {models_dir()}, and not a hub id like 'owner/name'.")
+
+
+def local_folder(name: str) -> Path:
+    """Returns the folder of a target's files for what `locate` takes; those of a hub id are downloaded into the hub's own cache.
+
+    Raises Missing when they cannot be had.
+    """
+    source = locate(name)
+    return Path(source) if Path(source).is_dir() else hub.download(source)
 
 
 def fetch_default(progress: Progress | None = None, force: bool = False) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from specviz.drafters._layer import DraftLayer, LayerSizes, Projected, causal_bias
+from specviz.drafters._layer import ROPE_KINDS, DraftLayer, LayerSizes, Projected, causal_bias
 
 __all__ = ["EagleLayer", "EagleSizes", "Projected"]
 
@@ -19,9 +19,10 @@ class EagleSizes(LayerSizes):
 
     @classmethod
     def of(cls, config: Any, draft_vocab: int) -> Self:
-        """Returns the sizes of a Llama-like target config."""
+        """Returns the sizes of a Llama-like target config; a rotary scaling that a draft layer cannot have is left out of it."""
         rope = getattr(config, "rope_parameters", None) or {}
         theta = rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0
+        scaled = rope.get("rope_type", "default") in ROPE_KINDS[1:]
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return cls(
             hidden=config.hidden_size,
@@ -32,6 +33,7 @@ class EagleSizes(LayerSizes):
             rope_theta=float(theta),
             norm_eps=float(config.rms_norm_eps),
             draft_vocab=draft_vocab,
+            rope_scaling={name: value for name, value in rope.items() if name != "rope_theta"} if scaled else None,
         )
 
 

@@ -36,23 +36,59 @@ class Targets:
     indices: Tensor  # [B, T, TOP] draft ids
     mask: Tensor  # [B, T]
     missed: Tensor  # how many answer tokens lie outside the draft vocabulary and are left out of the mask
+    total: Tensor  # rows that count in the whole batch, of which this may be one process's part; at least 1
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Returns this part's share of the whole batch's mean of values `[rows that count, ..]`: the parts' shares add up to it."""
+        each = rows[0].numel() if len(rows) else 1
+        share: Tensor = rows.sum() / (self.total * each)
+        return share
+
+    def outside(self) -> Tensor:
+        """Returns this part's share of the rows left out because their token is not in the draft vocabulary."""
+        share: Tensor = self.missed / (self.missed + self.total)
+        return share
+
+
+@dataclass(frozen=True)
+class Records:
+    """Token ids of records padded on the right, `[B, T]`, with where answers start and records end, `[B]` each."""
+
+    ids: Tensor
+    starts: Tensor
+    lengths: Tensor
+
+    def answered(self, offset: int) -> Tensor:
+        """Returns the mask `[B, T]` of rows that are asked about the answer token `offset` ahead, be it in the draft vocabulary or not."""
+        rows = torch.arange(self.ids.shape[1], device=self.ids.device)
+        return (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
+
+    def part(self, which: slice) -> Records:
+        return Records(self.ids[which], self.starts[which], self.lengths[which])
+
+    def to(self, device: torch.device) -> Records:
+        return Records(self.ids.to(device), self.starts.to(device), self.lengths.to(device))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Records padded on the right to `[B, T]`."""
+    """Records padded on the right to `[B, T]`: all of a batch, or the part of it that one of several processes trains on."""
 
-    ids: Tensor  # [B, T]
-    starts: Tensor  # [B] answer_start
-    lengths: Tensor  # [B]
+    own: Records
     states: dict[int, Tensor]  # {tap: [B, T, width] fp32}
     values: Tensor  # [B, T, TOP] distribution of the NEXT token at each row
     indices: Tensor  # [B, T, TOP]
     known: Tensor  # [vocab] bool: is the token in the draft vocabulary
+    whole: Records
+    which: slice  # the rows of `whole` that are `own`
+
+    @property
+    def ids(self) -> Tensor:
+        return self.own.ids
 
     def to(self, device: torch.device) -> Batch:
         """Returns the batch on another device."""
-        moved = {name: getattr(self, name).to(device) for name in ("ids", "starts", "lengths", "values", "indices", "known")}
+        moved = {name: getattr(self, name).to(device) for name in ("own", "values", "indices", "known", "whole")}
         return replace(self, states={tap: state.to(device) for tap, state in self.states.items()}, **moved)
 
     def ahead(self, offset: int) -> Targets:
@@ -65,19 +101,24 @@ class Batch:
         tokens = self.ids.roll(-offset, 1)
         mask = within & self.known[tokens]
         missed = within.sum() - mask.sum()
-        return Targets(tokens, self.values.roll(1 - offset, 1), self.indices.roll(1 - offset, 1), mask, missed)
+        total = (self.whole.answered(offset) & self.known[self.whole.ids.roll(-offset, 1)]).sum().clamp(min=1)
+        return Targets(tokens, self.values.roll(1 - offset, 1), self.indices.roll(1 - offset, 1), mask, missed, total)
 
     def answered(self, offset: int) -> Tensor:
         """Returns the mask of `ahead` with tokens outside the draft vocabulary counted in: what a measurement divides by."""
-        rows = torch.arange(self.ids.shape[1], device=self.ids.device)
-        return (rows >= self.starts[:, None] - 1) & (rows + offset < self.lengths[:, None])
+        return self.own.answered(offset)
+
+    def uniform(self, width: int, chance: torch.Generator) -> Tensor:
+        """Returns noise in [0, 1) `[B, T, width]`, drawn for the whole batch on the CPU: every device and split sees the same."""
+        noise = torch.rand((*self.whole.ids.shape, width), generator=chance)
+        return noise[self.which].to(self.ids.device)
 
 
 class Dataset:
     """Captured records split by prompt into `train` and `held_out`; makes padded batches. Several captures count as one."""
 
     def __init__(self, captures: Sequence[Capture], taps: Sequence[int], vocabulary: Tensor, vocab_size: int, share: float, data_share: float = 1.0) -> None:
-        self.taps = tuple(taps)
+        self.taps, self._width = tuple(taps), captures[0].width
         self._shards = [(capture, n) for capture in captures for n in capture.done()]
         self.vocabulary = vocabulary
         self.known = torch.zeros(vocab_size, dtype=torch.bool)
@@ -102,20 +143,21 @@ class Dataset:
             found = np.load(stem.with_suffix(".npz"))
             self._teacher[place] = (found["values"], found["indices"])
 
-    def batch(self, items: Sequence[Item]) -> Batch:
-        """Returns the items as one padded batch."""
-        longest = max(len(i.record.ids) for i in items)
+    def batch(self, items: Sequence[Item], part: int = 0, parts: int = 1) -> Batch:
+        """Returns the items as one padded batch; of several `parts`, the one number `part`, padded as the whole is."""
+        longest, which = max(len(i.record.ids) for i in items), slice(part, None, parts)
         ids = torch.tensor([[*i.record.ids, *[0] * (longest - len(i.record.ids))] for i in items])
-        states = {tap: self._gather(items, longest, [self._rows[i.shard, tap] for i in items]).float() for tap in self.taps}
-        values = self._gather(items, longest, [self._teacher[i.shard][0] for i in items]).float()
-        indices = self._gather(items, longest, [self._teacher[i.shard][1] for i in items]).long()
         starts = torch.tensor([i.record.answer_start for i in items])
-        lengths = torch.tensor([len(i.record.ids) for i in items])
-        return Batch(ids, starts, lengths, states, values, indices, self.known)
+        whole = Records(ids, starts, torch.tensor([len(i.record.ids) for i in items]))
+        mine = items[which]
+        states = {tap: self._gather(mine, longest, [self._rows[i.shard, tap] for i in mine], self._width).float() for tap in self.taps}
+        values = self._gather(mine, longest, [self._teacher[i.shard][0] for i in mine], TOP).float()
+        indices = self._gather(mine, longest, [self._teacher[i.shard][1] for i in mine], TOP).long()
+        return Batch(whole.part(which), states, values, indices, self.known, whole, which)
 
     @staticmethod
-    def _gather(items: Sequence[Item], longest: int, stores: Sequence[np.ndarray]) -> Tensor:
-        out = np.zeros((len(items), longest, stores[0].shape[1]), stores[0].dtype)
+    def _gather(items: Sequence[Item], longest: int, stores: Sequence[np.ndarray], width: int) -> Tensor:
+        out = np.zeros((len(items), longest, width), stores[0].dtype if stores else np.float32)
         for b, (item, store) in enumerate(zip(items, stores, strict=True)):
             out[b, : len(item.record.ids)] = store[item.row : item.row + len(item.record.ids)]
         return torch.from_numpy(out)

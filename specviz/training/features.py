@@ -16,6 +16,7 @@ import torch
 from specviz.errors import BadFile, Missing
 from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate
+from specviz.target import pick_device
 from specviz.training.data import Record, hash_records, read_records
 
 LIMIT = 65504.0  # largest fp16 number; the residual stream of the first token can exceed it
@@ -97,7 +98,7 @@ def capture(
 def _load_decoder(folder: str) -> Any:
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval().to(pick_device()[0])
     pack_linears(model)  # as in serving; where it cannot be done the stock layers give the same numbers
     return model.get_decoder()
 
@@ -153,9 +154,9 @@ def _capture_shard(decoder: Any, found: Capture, shard: int, records: list[Recor
 
 @torch.inference_mode()
 def tapped_states(decoder: Any, ids: Sequence[Sequence[int]], taps: Sequence[int]) -> dict[int, torch.Tensor]:
-    """Returns {tap: [B, longest, width] fp16}. Rows are padded on the right, which a causal model never looks at."""
+    """Returns {tap: [B, longest, width] fp16} on the host. Rows are padded on the right, which a causal model never looks at."""
     longest = max(len(row) for row in ids)
-    padded = torch.tensor([list(row) + [0] * (longest - len(row)) for row in ids])
+    padded = torch.tensor([list(row) + [0] * (longest - len(row)) for row in ids], device=next(decoder.parameters()).device)
     seen: dict[int, torch.Tensor] = {}
 
     def keep(tap: int) -> Callable[..., None]:
@@ -171,4 +172,4 @@ def tapped_states(decoder: Any, ids: Sequence[Sequence[int]], taps: Sequence[int
     finally:
         for handle in handles:
             handle.remove()
-    return {tap: seen[tap].clamp(-LIMIT, LIMIT).half() for tap in taps}
+    return {tap: seen[tap].clamp(-LIMIT, LIMIT).half().cpu() for tap in taps}

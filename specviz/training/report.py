@@ -1,146 +1,239 @@
-"""Measures a trained head on text it never saw, without running the target, and writes its model card."""
+"""Measures a trained head: on fixed greedy text without running the target, and a part of it again by real decoding."""
 
 from __future__ import annotations
 
-import json
+import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specviz.build import build_drafter, parse_spec
-from specviz.drafters.base import Drafter, Feedback
-from specviz.drafters.heads import CONFIG, WEIGHTS
-from specviz.sampling import Sampling, Uniform
+from specviz import shapes
+from specviz.analysis.head_report import MAIN_NODES, Checked, Greedy, HeadReport, Misses, ReportTarget, ReportText, Sampled
+from specviz.analysis.summary import Summary, summarise
+from specviz.build import Spec, build_rule, load_drafter, shaped
+from specviz.decode import Request, decode
+from specviz.drafters.heads import WEIGHTS, HeadDrafter
+from specviz.errors import BadInput, Missing, SpecvizError
+from specviz.registry import AUTO, discover, knobs
+from specviz.sampling import Sampling
+from specviz.trace import Trace
+from specviz.training.curves import Curves, read_curves
 from specviz.training.data import held_out
-from specviz.training.features import Capture, open_capture
-from specviz.tree import TokenTree
+from specviz.training.features import Capture
+from specviz.training.fixed_text import FixedText, keep_states
+from specviz.training.replay import Replayed, replay
+
+if TYPE_CHECKING:
+    from specviz.target import Target
 
 Say = Callable[[str], None]
-DEPTHS = 8
+RULE = "rejection"  # lossless at every temperature
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """What a drafter reached on recorded greedy text: tokens per round, and acceptance per depth given that the parent was accepted.
+class Measures:
+    """How much is measured: sizes of growing trees, prompts of the check by real decoding, temperatures and their prompts (0: none)."""
 
-    `reached[d]` counts rounds that accepted depth d and had a candidate below it, `accepted[d]` those that accepted one (d from 0).
+    nodes: tuple[int, ...] = (4, 8, 12, 16, 24, 32, 48, 60)
+    checked: int = 10
+    sampled: int = 20
+    temperatures: tuple[float, ...] = (0.7, 1.0)
+
+
+def head_report(
+    target: Target,
+    spec: Spec,
+    text: FixedText,
+    *,
+    measures: Measures | None = None,
+    fit: Path | None = None,
+    evaluation: Mapping[str, float] | None = None,
+    say: Say = print,
+) -> HeadReport:
+    """Measures the head of `spec` on `text`; the curves come from the folder `fit`.
+
+    A spec without a shape is measured with every shape that fits the drafter. Raises BadInput for a drafter without a trained
+    head, Missing where the head is not there.
     """
+    measures, started = measures or Measures(), time.monotonic()
+    head = load_head_drafter(target, spec)
+    keep_states(target, text, head.taps, say)
+    measured = _measure_all(head, [spec] if spec.shape or spec.shape_knobs else specs_of(spec, measures.nodes), text, say)
+    main = next((one for one in measured if one.grown_to == MAIN_NODES), measured[-1])
+    curves = Curves() if fit is None else read_curves(fit, head.config.training, say)
+    answers = [token for one in text.answers for token in one.answer]
+    return HeadReport(
+        spec.drafter,
+        ReportTarget(target.name, target.fingerprint.weights),
+        hash_checkpoint(head.folder),
+        datetime.now(UTC).date().isoformat(),
+        text=ReportText(text.name, len(text.answers), len(answers), text.max_new_tokens, text.hash),
+        greedy=tuple(one.greedy(text) for one in measured),
+        checked=_check(target, main, text, measures.checked, say) if measures.checked else None,
+        sampled=tuple(_sample(target, main, text, heat, measures.sampled, say) for heat in measures.temperatures if measures.sampled),
+        misses=Misses(len(answers), int((~torch.isin(torch.tensor(answers), head.rows.vocabulary.cpu())).sum())),
+        calibration=main.total.calibration,
+        loss=curves.loss,
+        held_out=curves.held_out,
+        learning_curve=curves.learning,
+        training=dict(head.config.training),
+        evaluation=None if evaluation is None else dict(evaluation),
+        seconds=round(time.monotonic() - started, 1),
+    )
 
-    rounds: int
-    tokens: int
-    reached: tuple[int, ...]
-    accepted: tuple[int, ...]
 
-    @property
-    def tau(self) -> float:
-        return self.tokens / max(1, self.rounds)
-
-    @property
-    def acceptance(self) -> tuple[float, ...]:
-        return tuple(round(a / r, 4) for a, r in zip(self.accepted, self.reached, strict=True) if r)
-
-    def __add__(self, other: Replayed) -> Replayed:
-        reached = tuple(map(sum, zip(self.reached, other.reached, strict=True)))
-        accepted = tuple(map(sum, zip(self.accepted, other.accepted, strict=True)))
-        return Replayed(self.rounds + other.rounds, self.tokens + other.tokens, reached, accepted)
+def load_head_drafter(target: Target, spec: Spec) -> HeadDrafter:
+    """Returns the drafter of `spec` with its weights, whatever its tree; raises BadInput when it has no trained head."""
+    drafter = load_drafter(target, spec)
+    if not isinstance(drafter, HeadDrafter):
+        raise BadInput(f"Drafter {spec.drafter!r} has no trained head to report on.")
+    return drafter
 
 
-def replay(drafter: Drafter, ids: Sequence[int], prompt: int, states: Mapping[int, torch.Tensor]) -> Replayed:
-    """Lets the drafter draft along recorded greedy text `ids` with the target's recorded `states` `[len(ids), hidden]` per tap.
+def specs_of(spec: Spec, sizes: Sequence[int]) -> list[Spec]:
+    """Returns the spec with every shape: those of a fixed form once, those that grow to a number of nodes once per size.
 
-    Equals a real run at temperature 0 up to fp16 rounding of the states; its last rounds are left out where the record ends.
+    What depends on the number of nodes (depth, width) is left to `auto`, which is what a run with that many nodes would use.
     """
-    reached, accepted = [0] * DEPTHS, [0] * DEPTHS
-    root, rounds, known = prompt, 0, 0
-    path: tuple[int, ...] = ()
-    flow = None
-    while root + DEPTHS < len(ids):
-        hidden = {tap: rows[known:root] for tap, rows in states.items()}
-        seen = [Feedback(0, ids[: root + 1], path, hidden, None, Sampling(), Uniform(0), DEPTHS - 1)]
-        if flow is None:
-            flow = drafter.draft(seen)
-            (tree,) = next(flow)
+    fixed, grown = list[Spec](), list[Spec]()
+    for name, shape in discover(shapes).items():
+        if all(knob.name != "nodes" for knob in knobs(shape)):
+            fixed.append(replace(spec, shape=name))
         else:
-            (tree,) = flow.send(seen)
-        path = _follow(tree, ids, root, reached, accepted)
-        known, root, rounds = root, root + len(path) + 1, rounds + 1
-    if flow is not None:
-        flow.close()
-    return Replayed(rounds, root - prompt, tuple(reached), tuple(accepted))
+            fitting = {knob.name: AUTO for knob in knobs(shape) if knob.auto}
+            grown += [replace(spec, shape=name, shape_knobs=fitting | {"nodes": size}) for size in sizes]
+    return fixed + grown
 
 
-def _follow(tree: TokenTree, ids: Sequence[int], root: int, reached: list[int], accepted: list[int]) -> tuple[int, ...]:
-    """Walks down the tree along the text and counts where it ends."""
-    children: dict[int, dict[int, int]] = {}
-    for node in range(1, len(tree)):
-        children.setdefault(tree.parents[node], {}).setdefault(tree.tokens[node], node)
-    node = 0
-    path: list[int] = []
-    while node in children:
-        reached[len(path)] += 1
-        following = children[node].get(ids[root + len(path) + 1])
-        if following is None:
-            break
-        accepted[len(path)] += 1
-        node = following
-        path.append(node)
-    return tuple(path)
+def shown(drafter: HeadDrafter) -> str:
+    """Returns the spec that draws this drafter's trees on any machine: no checkpoint's place, and of the shape what is not its default."""
+    name, values = drafter.shape.name, drafter.shape.values
+    kept = {knob.name: values[knob.name] for knob in knobs(discover(shapes)[name]) if values[knob.name] != knob.default or knob.name == "nodes"}
+    return str(Spec(drafter.name, name, {}, kept))
 
 
-def report(spec: str, features: Path, target: Any, *, limit: int | None = None, card: bool = True, measured: Sequence[str] = (), say: Say = print) -> Replayed:
-    """Replays the drafter of `spec` (for example `eagle@dynamic:nodes=24`) over held-out greedy records; updates its model card.
+def hash_checkpoint(folder: Path) -> str:
+    """Returns a sha256 (first 16 hex digits) of a head's weights file."""
+    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16]
 
-    Held out is what the fit of this head held out, by its config; `measured` are lines for the card about runs made elsewhere.
-    Raises Missing when the head or the features are not there.
-    """
-    drafter: Any = build_drafter(target, parse_spec(spec))  # a learned one: it has config and folder
-    capture = open_capture(features)
-    found = _replay_all(drafter, capture, drafter.config.training.get("held_out", 0.05), limit)
-    say(f"{spec}: tau {found.tau:.3f} over {found.rounds} rounds; acceptance per depth {list(found.acceptance)}")
-    if card:
-        write_card(drafter.folder, spec, found, measured)
+
+@dataclass(frozen=True)
+class _Measured:
+    """One tree shape over the fixed text, answer by answer."""
+
+    drafter: HeadDrafter
+    answers: tuple[Replayed, ...]
+
+    @property
+    def spec(self) -> str:
+        return shown(self.drafter)
+
+    @property
+    def grown_to(self) -> int | None:
+        """The size that the tree grows to, None for a shape of a fixed form."""
+        found: int | None = self.drafter.shape.values.get("nodes")
+        return found
+
+    @property
+    def total(self) -> Replayed:
+        return _sum(self.answers)
+
+    def greedy(self, text: FixedText) -> Greedy:
+        kinds = sorted({one.category for one in text.answers})
+        by_kind = {kind: _sum([found for found, one in zip(self.answers, text.answers, strict=True) if one.category == kind]) for kind in kinds}
+        categories = {kind: round(found.tau, 4) for kind, found in by_kind.items() if found.rounds}
+        total, counts = self.total, self.total.by_depth
+        nodes = self.grown_to or total.nodes
+        return Greedy(self.drafter.shape.name, self.spec, nodes, round(total.tau, 4), total.rounds, counts.tested, counts.accepted, categories)
+
+
+def _sum(found: Sequence[Replayed]) -> Replayed:
+    return reduce(add, found, Replayed())
+
+
+def _measure_all(head: HeadDrafter, specs: Sequence[Spec], text: FixedText, say: Say) -> list[_Measured]:
+    measured, told = list[_Measured](), set[str]()
+    for spec in specs:
+        try:
+            drafter = shaped(head, spec)
+            if not isinstance(drafter, HeadDrafter):
+                raise BadInput("it came out as plain decoding")
+            measured.append(_Measured(drafter, replay_text(drafter, text)))
+        except SpecvizError as problem:
+            if len(specs) == 1:
+                raise
+            if str(problem) not in told:  # once for all sizes of a shape
+                say(f"shape {spec.shape} is left out: {problem}")
+            told.add(str(problem))
+            continue
+        total = measured[-1].total
+        say(f"{measured[-1].spec}: tau {total.tau:.3f} over {total.rounds} rounds; acceptance per depth {list(total.acceptance)}")
+    if not measured:
+        raise BadInput(f"No tree shape fits drafter {head.name!r}, so there is nothing to report.")
+    return measured
+
+
+def replay_text(drafter: HeadDrafter, text: FixedText) -> tuple[Replayed, ...]:
+    """Replays every answer of a fixed text whose states were captured."""
+    return tuple(replay(drafter, one.ids, one.prompt, text.states(place, drafter.taps), one.limit) for place, one in enumerate(text.answers))
+
+
+def _check(target: Target, main: _Measured, text: FixedText, count: int, say: Say) -> Checked:
+    places = spread(len(text.answers), count)
+    off_line = _sum([main.answers[place] for place in places])
+    decoded = _decode(target, main.drafter, text, places, Sampling())
+    found = Checked(main.spec, len(places), round(off_line.tau, 4), round(decoded.tau or 0.0, 4))
+    say(f"checked by decoding {found.prompts} prompts: tau {found.decoded:.3f}, off line {found.off_line:.3f}")
     return found
 
 
-def _replay_all(drafter: Drafter, capture: Capture, share: float, limit: int | None) -> Replayed:
-    total, used = Replayed(0, 0, (0,) * DEPTHS, (0,) * DEPTHS), 0
-    for shard in capture.done():
+def _sample(target: Target, main: _Measured, text: FixedText, heat: float, count: int, say: Say) -> Sampled:
+    places = spread(len(text.answers), count)
+    found = _decode(target, main.drafter, text, places, Sampling(heat))
+    say(f"{main.spec} at temperature {heat:g}, {len(places)} prompts: tau {found.tau or 0.0:.3f}")
+    depths = found.by_depth
+    return Sampled(heat, main.spec, main.grown_to or main.total.nodes, len(places), round(found.tau or 0.0, 4), depths.tested, depths.accepted)
+
+
+def _decode(target: Target, drafter: HeadDrafter, text: FixedText, places: Sequence[int], sampling: Sampling) -> Summary:
+    """Really decodes some of the prompts, one after another; the seed of each is its place, so that no two share their luck."""
+    rule, total = build_rule(RULE), Summary()
+    for place in places:
+        trace, request = Trace(), Request(text.answers[place].question)
+        run = decode(target, drafter, rule, [request], sampling=replace(sampling, seed=place), max_new_tokens=text.max_new_tokens)
+        for _ in trace.record(run):
+            pass
+        total += summarise(trace)
+    return total
+
+
+def spread(size: int, count: int) -> list[int]:
+    """Returns up to `count` places of `size`, evenly spread, so that every kind of prompt has its share."""
+    count = min(size, count)
+    return [place * size // count for place in range(count)]
+
+
+def held_out_replay(drafter: HeadDrafter, captures: Sequence[Capture], ends: frozenset[int], limit: int | None = None) -> Replayed:
+    """Replays greedy records that the fit of this head held out, by its config; `limit` takes the first so many."""
+    share, total, used = drafter.config.training.get("held_out", 0.05), Replayed(), 0
+    for capture, shard in [(one, shard) for one in captures for shard in one.done()]:
+        if lost := sorted(set(drafter.taps) - set(capture.taps)):
+            raise Missing(f"The features in {capture.folder} hold no states of tap {lost[0]}, which this head reads. Capture again with it.")
+        stores: dict[int, Any] = {tap: capture.rows(shard, tap) for tap in drafter.taps}
         row = 0
-        stores = {tap: capture.rows(shard, tap) for tap in drafter.taps}
         for record in capture.records(shard):
             first, row = row, row + len(record.ids)
             if record.temperature or not held_out(record, share) or used == limit:
                 continue
             states = {tap: torch.from_numpy(store[first:row].astype("float32")) for tap, store in stores.items()}
-            total, used = total + replay(drafter, record.ids, record.answer_start, states), used + 1
+            # an answer that ended by itself might have gone on: its last drafts were not cut by a limit
+            most = len(record.ids) if record.ids[-1] in ends else len(record.answer)
+            total, used = total + replay(drafter, record.ids, record.answer_start, states, most), used + 1
     return total
-
-
-def write_card(folder: Path, spec: str, found: Replayed, measured: Sequence[str] = ()) -> None:
-    """Writes README.md beside a head: what it is, how it was trained, what it reached. Every number is read or measured, none is typed in."""
-    raw = json.loads((folder / CONFIG).read_text())
-    training, size = raw["training"], (folder / WEIGHTS).stat().st_size
-    rows = "\n".join(f"| {depth} | {share:.3f} |" for depth, share in enumerate(found.acceptance, 1))
-    settings = "\n".join(f"| {name} | {value} |" for name, value in training.items())
-    text = f"""# {raw["method"]} head for {folder.parent.name}
-
-A draft head, not a language model: it needs its target, whose LM-head rows it shares. {size / 1e6:.1f} MB in fp16, draft vocabulary
-of {raw["sizes"]["draft_vocab"]} tokens. Target fingerprint: `{raw["target"]["weights"]}`.
-
-## Data
-Answers that the target wrote itself, greedily and sampled (data hash `{training.get("data", "unknown")}`).
-{training.get("held_out", 0.0):.0%} of the prompts were held out.
-
-## Measured
-On held-out greedy answers, `{spec}`, temperature 0: **tau {found.tau:.3f}** tokens per target forward, over {found.rounds} rounds.
-
-| depth | acceptance, given that the parent was accepted |
-|---|---|
-{rows}
-"""
-    text += "".join(f"\n{line}\n" for line in measured)
-    text += f"\n## Training\n| setting | value |\n|---|---|\n{settings}\n"
-    (folder / "README.md").write_text(text, encoding="utf-8")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from drafters.served import growth_of
 
 from specviz import shapes
-from specviz.drafters.base import Feedback
 from specviz.drafters._memory import DraftMemory
+from specviz.drafters.base import Feedback
 from specviz.drafters.eagle import Eagle
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
 from specviz.drafters.heads import HeadConfig, save_head
@@ -132,3 +134,14 @@ def test_a_head_that_is_not_finite_is_refused(tiny_target, tmp_path, layer):
     save_head(tmp_path / "eagle", HeadConfig("eagle", layer.sizes.to_json(), tiny_target.fingerprint), layer, DRAFT_VOCAB)
     with pytest.raises(BadFile, match=r"not finite in fc\.weight"):
         Eagle(tiny_target, shape=bind(shapes, "chain"), checkpoint=str(tmp_path / "eagle"))
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("default", False), ("llama3", True), ("yarn", False)])
+def test_the_target_s_rotary_scaling_is_taken_over_where_a_layer_can_have_it(tiny_target, kind, kept):
+    config = copy.deepcopy(tiny_target.text_config)
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    config.rope_parameters = {"rope_type": kind, "rope_theta": 5000.0} | scaling
+    sizes = EagleSizes.of(config, 8)
+    assert sizes.rope_theta == 5000.0
+    assert sizes.rope_scaling == ({"rope_type": kind} | scaling if kept else None)
+    EagleLayer(sizes)

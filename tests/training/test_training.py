@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +21,6 @@ from specviz.training.dataset import TOP, Dataset, shuffled_batches
 from specviz.training.distil import Writing, distil
 from specviz.training.features import capture, open_capture
 from specviz.training.fit import Plan, fit
-from specviz.training.report import replay, report
 from specviz.training.soft_loss import soft_cross_entropy
 
 QUIET = {"say": lambda text: None}
@@ -178,43 +182,34 @@ def test_distil_is_repeatable_and_goes_on(tiny_target, tmp_path):
     assert tuple(logits.argmax(-1).tolist()[greedy.answer_start - 1 : -1]) == greedy.answer
 
 
-def test_replay_counts_what_a_perfect_drafter_gets(tiny_target, text_ids):
-    from specviz.drafters.prompt_lookup import PromptLookup
-
-    ids = text_ids(6, seed=2) * 8
-    found = replay(PromptLookup(tiny_target, length=3), ids, 20, {})
-    assert found.tau == 4.0
-    assert found.acceptance == (1.0, 1.0, 1.0)
-
-
-def test_report_writes_a_card(features, tiny_folder, tmp_path, monkeypatch):
-    from specviz.target import Target
-
-    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
-    target = Target.load(str(tiny_folder))
-    fit("eagle", features.folder, target=str(tiny_folder), out=tmp_path / target.name / "eagle", run=tmp_path / "run", plan=PLAN, **QUIET)
-    found = report("eagle@chain", features.folder, target, **QUIET)
-    assert found.rounds > 0
-    card = (tmp_path / target.name / "eagle" / "README.md").read_text()
-    assert f"tau {found.tau:.3f}" in card
-
-
-def test_two_captures_count_as_one(features, tiny_target, tiny_folder, text_ids, tmp_path):
-    path = tmp_path / "more.jsonl"
-    path.write_text("\n".join(json.dumps({"ids": text_ids(12, seed=100 + n), "answer_start": 4}) for n in range(6)))
-    more = capture([path], tmp_path / "features", target=str(tiny_folder), shards=2, **QUIET)
-    vocabulary = torch.arange(64)
-    both = Dataset([features, more], (3,), vocabulary, tiny_target.vocab_size, 0.0)
-    both.teach(tiny_target.model.get_output_embeddings().weight.detach()[vocabulary])
-    assert len(both.train) == 36
-    last = both.train[-1]
-    with torch.inference_mode():
-        state = tiny_target.model.get_decoder()(input_ids=torch.tensor([last.record.ids]), use_cache=False).last_hidden_state[0]
-    torch.testing.assert_close(both.batch([last]).states[3][0], state, atol=2e-2, rtol=2e-3)
+def test_two_processes_give_the_loss_curve_of_one(features, tiny_folder, tmp_path):
+    """With the same global batch, on the CPU, started as `accelerate launch` starts them."""
+    plan = [word for name, value in PLAN.__dict__.items() if isinstance(value, int | float | str) for word in ("--plan", f"{name}={value}")]
+    command = ["-m", "specviz", "train", "eagle", "--features", str(features.folder), "--target", str(tiny_folder), *plan, "--threads", "1"]
+    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    for name, words in (("one", command), ("two", [*launch, "--main_process_port", str(_free_port()), *command])):
+        there = [sys.executable, *words, "--run", str(tmp_path / name), "--out", str(tmp_path / name / "head")]
+        done = subprocess.run(
+            there, capture_output=True, text=True, timeout=300, check=False, env=os.environ | {"PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    one, two = ([json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()] for name in ("one", "two"))
+    assert len(one) == len(two) > 3
+    for first, second in zip(one, two, strict=True):
+        numbers = [{k: v for k, v in record.items() if isinstance(v, float) and k != "seconds"} for record in (first, second)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=1e-4)
+    assert one[-1]["acceptance"] == two[-1]["acceptance"]
+    heads = [load_file(tmp_path / name / "head" / "model.safetensors") for name in ("one", "two")]
+    assert all(torch.allclose(heads[0][name].float(), heads[1][name].float(), atol=2e-3) for name in heads[0])
 
 
-def test_a_share_of_the_data_is_a_part_of_it_and_leaves_the_held_out_records_alone(features, tiny_target):
-    whole, half = (Dataset([features], (3,), torch.arange(64), tiny_target.vocab_size, 0.2, share) for share in (1.0, 0.5))
-    assert whole.held_out == half.held_out
-    assert 0 < len(half.train) < len(whole.train)
-    assert set(half.train) < set(whole.train)
+def _free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_a_fit_needs_records_to_train_on_and_some_held_out(features, tiny_folder, tmp_path):
+    for share, told in ((0.0, "0 held out"), (1.0, "0 are left to train on")):
+        with pytest.raises(BadInput, match=told):
+            fit("medusa", features.folder, target=str(tiny_folder), run=tmp_path, plan=replace(PLAN, held_out=share), **QUIET)

@@ -42,8 +42,7 @@ class EagleLesson:
 
     def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
         features = batch.states[self.taps[0]]
-        shake = torch.rand(features.shape, generator=chance).to(features.device)  # drawn on the CPU, so that every device sees the same
-        shaken = features + (shake * 2 - 1) * self.noise
+        shaken = features + (batch.uniform(features.shape[-1], chance) * 2 - 1) * self.noise
         outputs = self.module(self._embed(batch), shaken, self.unroll)
         words, states = [], []
         for s, output in enumerate(outputs):
@@ -52,13 +51,11 @@ class EagleLesson:
             picked = output[mask].float()
             rows = soft_cross_entropy(picked, self.frozen.rows, targets.values[mask], targets.indices[mask])
             truth = features.roll(-(s + 1), 1)[mask]
-            words.append(rows.mean() * self.decay**s)
-            states.append(functional.smooth_l1_loss(picked, truth) * self.decay**s)
+            words.append(targets.mean(rows) * self.decay**s)
+            states.append(targets.mean(functional.smooth_l1_loss(picked, truth, reduction="none")) * self.decay**s)
         scale = sum(self.decay**s for s in range(self.unroll))
         word, state = torch.stack(words).sum() / scale, torch.stack(states).sum() / scale
-        first = batch.ahead(2)
-        outside = first.missed / (first.missed + first.mask.sum()).clamp(min=1)
-        return {"loss": word + self.feature_weight * state, "words": word, "features": state, "outside": outside}
+        return {"loss": word + self.feature_weight * state, "words": word, "features": state, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         outputs = self.module(self._embed(batch), batch.states[self.taps[0]], DEPTHS)

@@ -64,11 +64,9 @@ class Eagle3Lesson:
             targets = batch.ahead(s + 2)
             mask = targets.mask
             rows = soft_cross_entropy(output[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"step{s + 1}"] = rows.mean()
+            parts[f"step{s + 1}"] = targets.mean(rows)
         total = torch.stack([self.decay**s * part for s, part in enumerate(parts.values())]).sum()
-        first = batch.ahead(2)
-        outside = first.missed / (first.missed + first.mask.sum()).clamp(min=1)
-        return {"loss": total / sum(self.decay**s for s in range(self.unroll)), **parts, "outside": outside}
+        return {"loss": total / sum(self.decay**s for s in range(self.unroll)), **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         return count_hits([top_tokens(output, self.frozen) for output in self._outputs(batch, DEPTHS)], batch)

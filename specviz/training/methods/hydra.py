@@ -39,10 +39,9 @@ class HydraLesson:
             targets = batch.ahead(k + 1)
             mask = targets.mask
             rows = soft_cross_entropy(output[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"head{k}"] = rows.mean()
+            parts[f"head{k}"] = targets.mean(rows)
         total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
-        first = batch.ahead(2)
-        return {"loss": total, **parts, "outside": first.missed / (first.missed + first.mask.sum()).clamp(min=1)}
+        return {"loss": total, **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         """Feeding the true tokens counts the same chain as feeding drafted ones: a depth counts only where all before it were right."""

@@ -34,10 +34,9 @@ class MedusaLesson:
             targets = batch.ahead(k + 1)
             mask = targets.mask
             rows = soft_cross_entropy(state[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"head{k}"] = rows.mean()
+            parts[f"head{k}"] = targets.mean(rows)
         total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
-        first = batch.ahead(2)
-        return {"loss": total, **parts, "outside": first.missed / (first.missed + first.mask.sum()).clamp(min=1)}
+        return {"loss": total, **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         states = self.module(batch.states[self.taps[0]])

@@ -1,0 +1,90 @@
+"""The release gate: what a new report of a head reaches less of than an old one, on the same prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from specviz.analysis.head_report import Greedy, HeadReport
+from specviz.errors import BadInput
+
+FEWEST = 30  # rounds that a depth must have been tested in, in both reports, before its share says anything
+
+
+@dataclass(frozen=True)
+class Change:
+    """One number in both reports: what it is ("tau of ...", "depth 2", "category coding"), before and after."""
+
+    what: str
+    old: float
+    new: float
+
+    @property
+    def drop(self) -> float:
+        """The share of the old number that is lost; negative for a gain."""
+        return (self.old - self.new) / self.old if self.old else 0.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All numbers that two reports have in common, and what could not be judged, in words."""
+
+    changes: tuple[Change, ...]
+    left_out: tuple[str, ...] = ()
+
+    def fallen(self, max_drop: float) -> tuple[Change, ...]:
+        """Returns what fell by more than the share, worst first."""
+        found = [one for one in self.changes if one.drop > max_drop + 1e-9]  # a fall of exactly the share is allowed
+        return tuple(sorted(found, key=lambda one: -one.drop))
+
+
+def compare_reports(old: HeadReport, new: HeadReport) -> Comparison:
+    """Compares tau of every shape and temperature, and the main tree's depths and kinds of prompts.
+
+    Raises BadInput when the reports cannot be compared: another method, other prompts, or no spec in common.
+    """
+    if old.method != new.method:
+        raise BadInput(f"The old report is of a {old.method!r} head, the new one of a {new.method!r} head. Compare reports of one method.")
+    if (old.text.hash, old.text.max_new_tokens) != (new.text.hash, new.text.max_new_tokens):
+        raise BadInput(
+            f"The reports speak of different text: {_text(old)}, and {_text(new)}. Make the new one with the same prompts, template and --max-new-tokens."
+        )
+    pairs = [(one, other) for one in old.greedy for other in new.greedy if one.spec == other.spec]
+    if not pairs:
+        raise BadInput("The reports have no spec in common, so there is nothing to compare. Make the new one with the same shapes and sizes.")
+    changes = [Change(f"tau of {one.spec}", one.tau, other.tau) for one, other in pairs]
+    heats = [
+        (one, other)
+        for one in old.sampled
+        for other in new.sampled
+        if (one.spec, one.temperature, one.prompts) == (other.spec, other.temperature, other.prompts)
+    ]
+    changes += [Change(f"tau of {one.spec} at temperature {one.temperature:g}", one.tau, other.tau) for one, other in heats]
+    wanted = old.main.spec if old.main else ""
+    main = next((pair for pair in pairs if pair[0].spec == wanted), pairs[0])
+    left_out = [f"{one.spec} is not in the new report" for one in old.greedy if one.spec not in {pair[0].spec for pair in pairs}]
+    left_out += [f"category {kind} has no round in the new report" for kind in main[0].categories.keys() - main[1].categories.keys()]
+    left_out += [f"depth {depth} was tested in fewer than {FEWEST} rounds" for depth, enough in _tested(*main) if not enough]
+    return Comparison((*changes, *_depths(*main), *_categories(*main)), tuple(left_out))
+
+
+def _text(report: HeadReport) -> str:
+    return f"{report.text.prompts} prompts of {report.text.name} with up to {report.text.max_new_tokens} tokens"
+
+
+def _tested(old: Greedy, new: Greedy) -> list[tuple[int, bool]]:
+    """Returns (depth, whether both reports tested it often enough) for every depth that the old report reached."""
+    return [(depth, min(reached, new.reached[depth - 1] if depth <= len(new.reached) else 0) >= FEWEST) for depth, reached in enumerate(old.reached, 1)]
+
+
+def _depths(old: Greedy, new: Greedy) -> Iterator[Change]:
+    for depth, enough in _tested(old, new):
+        before, after = old.conditional[depth - 1], new.conditional[depth - 1] if enough else None
+        if before is not None and after is not None:
+            yield Change(f"depth {depth} of {old.spec}", before, after)
+
+
+def _categories(old: Greedy, new: Greedy) -> Iterator[Change]:
+    for kind, tau in old.categories.items():
+        if kind in new.categories:
+            yield Change(f"category {kind} of {old.spec}", tau, new.categories[kind])

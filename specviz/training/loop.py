@@ -1,0 +1,132 @@
+"""The training loop: AdamW, cosine with warm-up, resumable, on one process or several. It knows no method by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from specviz.errors import BadInput
+from specviz.training.dataset import Dataset, Item, shuffled_batches
+from specviz.training.methods.base import Hits, Lesson
+from specviz.training.state import load_state, save_state
+from specviz.training.workers import Workers
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The hyper-parameters of a fit; all of them go into the checkpoint's config."""
+
+    epochs: int = 8
+    rate: float = 1e-3
+    warm_up: int = 100  # steps
+    tokens: int = 2048  # per step, padding included
+    clip: float = 0.5
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.01
+    held_out: float = 0.05
+    data_share: float = 1.0  # of the training records, chosen by the hash of their prompt: for learning curves
+    draft_vocab: int = 8192
+    precision: str = "bf16"  # of the matrix products; the weights stay fp32
+    seed: int = 0
+    measure_every: int = 500  # steps
+    save_every: int = 500  # steps
+    stop_after: int | None = None  # steps; a test or a short trial ends early
+
+
+class Loop:
+    """One fit in progress; everything that a resume needs is (step, module, optimizer), as all randomness comes from (seed, step)."""
+
+    def __init__(self, lesson: Lesson, dataset: Dataset, plan: Plan, folder: Path, *, workers: Workers, say: Say) -> None:
+        self.lesson, self.dataset, self.plan, self.folder, self.workers, self.say = lesson, dataset, plan, folder, workers, say
+        self.step = 0
+        self.batches = [b for epoch in range(plan.epochs) for b in dataset.epoch(plan.seed + epoch, plan.tokens)]
+        self.total = len(self.batches)
+        lesson.module.to(workers.device)
+        lesson.frozen.place(workers.device, plan.precision)
+        self.optimizer = torch.optim.AdamW(lesson.module.parameters(), plan.rate, betas=plan.betas, weight_decay=plan.weight_decay)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self) -> float:
+        """Trains to the end of the plan, or to `stop_after`; returns the seconds spent, earlier sessions of a resumed fit included."""
+        earlier, started = self._resume(), time.monotonic()
+        last = min(self.total, self.plan.stop_after or self.total)
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal or not self.workers.first) as bar:
+            task = bar.add_task(f"fit {self.lesson.method}", total=last, completed=self.step)
+            while self.step < last:
+                parts = self._one_step(self.batches[self.step])
+                bar.update(task, completed=self.step, description=f"fit {self.lesson.method}, loss {parts['loss']:.3f}")
+                self._report(parts, earlier + time.monotonic() - started, last)
+        self._save(earlier + time.monotonic() - started)
+        return earlier + time.monotonic() - started
+
+    def _one_step(self, items: list[Item]) -> dict[str, float]:
+        rate = self.plan.rate * _share(self.step, self.plan.warm_up, self.total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        chance = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + self.step)
+        self.lesson.module.train()
+        with self.workers.autocast():
+            parts = self.lesson.loss(self.workers.batch(self.dataset, items), chance)
+        self.workers.backward(parts["loss"], self.lesson.module)
+        torch.nn.utils.clip_grad_norm_(self.lesson.module.parameters(), self.plan.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        summed = self.workers.add(torch.stack([part.detach().float() for part in parts.values()]))
+        return {"rate": rate} | dict(zip(parts, summed.tolist(), strict=True))
+
+    def measure(self) -> Hits:
+        """Returns chain hits over the held-out records that the target wrote greedily."""
+        greedy = [item for item in self.dataset.held_out if item.record.temperature == 0] or self.dataset.held_out
+        self.lesson.module.eval()
+        with torch.no_grad(), self.workers.autocast():
+            found = [self.lesson.hits(self.workers.batch(self.dataset, b)) for b in shuffled_batches(greedy, 0, self.plan.tokens)]
+        total = sum(found[1:], found[0])
+        return Hits(self.workers.add(total.reached), self.workers.add(total.right))
+
+    def _report(self, parts: Mapping[str, float], seconds: float, last: int) -> None:
+        record: dict[str, Any] = {"step": self.step, "seconds": round(seconds, 1)} | {k: round(v, 5) for k, v in parts.items()}
+        if self.step % self.plan.measure_every == 0 or self.step == last:
+            hits = self.measure()
+            record |= {"acceptance": [round(a, 4) for a in hits.conditional()], "chain_tau": round(hits.chain_tau(), 4)}
+        if self.workers.first:
+            with (self.folder / "log.jsonl").open("a") as log:
+                log.write(json.dumps(record) + "\n")
+        if self.step % 50 == 0 or "acceptance" in record:
+            self.say(f"{self.step}/{last} " + " ".join(f"{k}={v}" for k, v in record.items() if k != "step"))
+        if self.step % self.plan.save_every == 0:
+            self._save(seconds)
+
+    def _save(self, seconds: float) -> None:
+        if self.workers.first:
+            save_state(self.folder, self.lesson.module, self.optimizer, {"step": self.step, "seconds": seconds, "total": self.total})
+        self.workers.wait()
+
+    def _resume(self) -> float:
+        found = load_state(self.folder, self.lesson.module, self.optimizer)
+        if found is None:
+            return 0.0
+        if found["total"] != self.total:
+            raise BadInput(f"{self.folder} holds a fit of {found['total']} steps, this plan has {self.total}. Give --run another folder.")
+        self.step = int(found["step"])
+        self.say(f"resumed at step {self.step}")
+        return float(found["seconds"])
+
+
+def _share(step: int, warm_up: int, total: int) -> float:
+    """Linear warm-up, then a cosine to zero."""
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
