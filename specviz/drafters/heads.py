@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from specviz.drafters.base import Drafter, Feedback
 from specviz.errors import BadFile, BadInput, Missing
-from specviz.packed import PackedLinear, multiply, pack, packable
+from specviz.packed import PackedLinear, fast_bfloat16, multiply, pack, packable
 from specviz.registry import Bound, Knob
 from specviz.shapes.base import Growth, Sampler, Step
 from specviz.sources import Fingerprint, models_dir
@@ -138,6 +139,15 @@ class HeadDrafter(Drafter):
         children: Annotated[
             str, Knob("Children", "top: the draft's best tokens; sampled: drawn from it above temperature 0.", choices=("top", "sampled"))
         ] = "top",
+        precision: Annotated[
+            str,
+            Knob(
+                "Draft precision",
+                "Of the draft's matrix products: bfloat16 reads half the bytes; auto takes it where the processor multiplies it itself. The text stays the same.",
+                choices=("auto", "float32", "bfloat16"),
+                advanced=True,
+            ),
+        ] = "auto",
         checkpoint: Annotated[str, Knob("Checkpoint", "Folder of the trained head; empty for the one that comes with the target.", advanced=True)] = "",
     ) -> None:
         super().__init__(target)
@@ -147,8 +157,9 @@ class HeadDrafter(Drafter):
         self.config, self.warnings = head.config, check_target(head.config, target)
         self.taps = self.reads(head.config.sizes, target)
         self.module = fill(self.build(head.config.sizes), head).to(target.device, target.dtype)
-        pack_layers(self.module)
-        self.rows = DraftRows(target, head.vocabulary)
+        self.precision = draft_dtype(target, precision)
+        pack_layers(self.module, self.precision)
+        self.rows = DraftRows(target, head.vocabulary, self.precision)
 
     @abstractmethod
     def build(self, sizes: Mapping[str, Any]) -> nn.Module:
@@ -171,16 +182,21 @@ class HeadDrafter(Drafter):
         return tree
 
     def describe(self) -> dict[str, Any]:
-        return {"trained_against": self.config.fingerprint.to_json(), "warnings": list(self.warnings), "draft_vocabulary": len(self.rows.vocabulary)}
+        return {
+            "trained_against": self.config.fingerprint.to_json(),
+            "warnings": list(self.warnings),
+            "draft_vocabulary": len(self.rows.vocabulary),
+            "precision": str(self.precision).removeprefix("torch."),
+        }
 
 
 class DraftRows:
     """The LM head of a draft: the target's own rows of the draft vocabulary, repacked on a CPU where that is possible."""
 
-    def __init__(self, target: Target, vocabulary: Tensor) -> None:
+    def __init__(self, target: Target, vocabulary: Tensor, dtype: torch.dtype) -> None:
         self.weight = draft_rows(target.model.get_output_embeddings(), vocabulary)
         self.vocabulary = vocabulary.to(self.weight.device)
-        self._packed = pack(self.weight) if packable(target.model) is None else None
+        self._packed = pack(self.weight.to(dtype)) if packable(target.model) is None else None
 
     def log_q(self, hidden: Tensor) -> Tensor:
         """Returns the draft's unwarped log-softmax `[rows, draft vocab]` in fp32 for predicted states `[rows, hidden]`."""
@@ -188,13 +204,22 @@ class DraftRows:
         return logits.float().log_softmax(-1)
 
 
-def pack_layers(module: nn.Module) -> None:
+def draft_dtype(target: Target, precision: str) -> torch.dtype:
+    """Returns the dtype of the draft's matrix products; on anything but an fp32 CPU target it is the target's."""
+    if packable(target.model) is not None:
+        if precision not in ("auto", str(target.dtype).removeprefix("torch.")):
+            raise BadInput(f"precision={precision!r} is for drafting beside an fp32 target on a CPU; here the draft runs in {target.dtype}. Leave it at auto.")
+        return target.dtype
+    return torch.bfloat16 if precision == "bfloat16" or (precision == "auto" and fast_bfloat16()) else torch.float32
+
+
+def pack_layers(module: nn.Module, dtype: torch.dtype) -> None:
     """Repacks the linear layers of a small module for few rows at a time, where the target's own layers are repacked too."""
     if packable(module) is None:
         for parent in list(module.modules()):
             for name, child in list(parent.named_children()):
                 if type(child) is nn.Linear:
-                    setattr(parent, name, PackedLinear(child, keep_weight=False))
+                    setattr(parent, name, PackedLinear(child, keep_weight=False, dtype=dtype))
 
 
 def head_folder(target: Target, method: str, checkpoint: str) -> Path:

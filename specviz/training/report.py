@@ -104,6 +104,8 @@ def specs_of(spec: Spec, sizes: Sequence[int]) -> list[Spec]:
     """
     fixed, grown = list[Spec](), list[Spec]()
     for name, shape in discover(shapes).items():
+        if any(knob.name == "file" for knob in knobs(shape)):  # a tree searched for one drafter says nothing about another
+            continue
         if all(knob.name != "nodes" for knob in knobs(shape)):
             fixed.append(replace(spec, shape=name))
         else:

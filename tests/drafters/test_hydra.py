@@ -29,7 +29,7 @@ def make(target, tmp_path, prefix, shape="chain"):
     save_head(tmp_path, HeadConfig("hydra", module.sizes.to_json(), target.fingerprint), module, DRAFT_VOCAB)
     kept = HydraHeads(module.sizes).eval().requires_grad_(False)
     kept.load_state_dict({name: weight.half().float() for name, weight in module.state_dict().items()})  # as it was saved
-    return kept, Hydra(target, shape=bind(shapes, shape), checkpoint=str(tmp_path))
+    return kept, Hydra(target, shape=bind(shapes, shape), checkpoint=str(tmp_path), precision="float32")
 
 
 @pytest.mark.parametrize("prefix", [False, True])

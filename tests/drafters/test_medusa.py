@@ -36,7 +36,7 @@ def first_tree(target, folder, shape, knobs=None, room=20):
     torch.manual_seed(0)
     states = torch.randn(4, target.hidden_size)
     seen = Feedback(0, (5, 6, 7, 8, 9), (), {target.layers: states}, None, Sampling(), Uniform(0), room)
-    drafter = Medusa(target, shape=bind(shapes, shape, knobs or {}), checkpoint=str(folder))
+    drafter = Medusa(target, shape=bind(shapes, shape, knobs or {}), checkpoint=str(folder), precision="float32")
     (tree,) = next(drafter.draft([seen]))
     return tree, states
 
