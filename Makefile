@@ -26,10 +26,10 @@ export GRADIO_ANALYTICS_ENABLED ?= False
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: help app venv weights test test-all check format traces gpu-check clean
+.PHONY: help app venv weights test test-all check format traces gpu-check bench-report clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 app: $(RUN_READY) $(NEEDED_WEIGHTS) ## Install what is missing, then serve the app on http://127.0.0.1:7860
 	@exec $(PY) app.py
@@ -58,6 +58,9 @@ traces: $(RUN_READY) $(WEIGHTS) ## Record the runs that come with the app again
 
 gpu-check: $(RUN_READY) $(WEIGHTS) ## Compare CUDA with the CPU, token for token (a dry run where there is no CUDA)
 	PYTHON=$(PY) sh scripts/gpu_check.sh
+
+bench-report: $(RUN_READY) $(WEIGHTS) ## Measure this machine into docs/performance.md (FORCE=1 measures again; REPORT_ARGS for options)
+	PYTHONPATH=. $(PY) scripts/bench_report.py $(if $(FORCE),--force) $(REPORT_ARGS)
 
 clean: ## Remove the environment and caches; weights and runs stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build specviz.egg-info

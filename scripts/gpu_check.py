@@ -1,8 +1,8 @@
-"""Does a CUDA device write the CPU's tokens? Every drafter, temperature 0 and 1 with keyed randomness; then a short bench.
+"""Does a CUDA device write the CPU's tokens? Every drafter, temperature 0 and 1 with keyed randomness, with CUDA graphs and without.
 
-Both run in float32 with TF32 off. Without CUDA this is a dry run: float64 on the CPU stands in for the device, which shows
-that the check works and nothing about a GPU; every line and the result file say so. Exit status: 0 all equal (near-ties are
-listed with their gap), 1 a difference that rounding does not explain.
+All run in float32 with TF32 off. Without CUDA this is a dry run: float64 on the CPU stands in for the device, and static shapes
+without a graph for its graphs, which shows that the check works and nothing about a GPU; every line and the result file say
+so. Exit status: 0 all equal (near-ties are listed with their gap), 1 a difference that rounding does not explain.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import transformers
 
 from specviz import drafters
 from specviz.analysis.compare import Difference, first_difference
-from specviz.analysis.versus import Pair, Run, result
+from specviz.analysis.versus import Run
 from specviz.bench import BASELINE, Bench, Plan, measure_gap
-from specviz.build import build_rule, parse_spec
-from specviz.errors import SpecvizError
+from specviz.build import build_drafter, build_rule, parse_spec
+from specviz.errors import Missing, SpecvizError
 from specviz.prompts import BUILT_IN, Prompt
 from specviz.record import device_name
 from specviz.registry import discover
@@ -32,11 +32,12 @@ from specviz.target import Target
 
 # How far rounding may move a decision in float32: the tolerance of the logit tests, and what it can move a cumulative sum.
 NEAR_TIE = {"logit": 1e-3, "probability": 1e-4}
+WIDE = "dynamic:nodes=64,depth=6,top_k=10"  # where 64 nodes cost about as much as one, a larger tree than a CPU's default pays
 
 
 @dataclass(frozen=True)
 class Check:
-    """One drafter on one prompt at one temperature: device against reference, and device against plain decoding on the device.
+    """One drafter on one prompt at one temperature on the device, against the CPU, against no graphs, and against plain decoding.
 
     plain_compared is False where children were sampled from the draft: then the text need not be plain decoding's.
     """
@@ -47,16 +48,32 @@ class Check:
     new_tokens: int
     rounds: tuple[int, int]  # reference, device
     difference: Difference | None
+    without_graphs: Difference | None
     plain_compared: bool
     plain_difference: Difference | None
 
     @property
-    def equal(self) -> bool:
-        return self.difference is None and self.plain_difference is None
+    def found(self) -> list[Difference]:
+        return [one for one in (self.difference, self.without_graphs, self.plain_difference) if one is not None]
 
     @property
     def failed(self) -> bool:
-        return not all(found is None or is_near_tie(found) for found in (self.difference, self.plain_difference))
+        return not all(is_near_tie(one) for one in self.found)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The same model three times: on the CPU, on the device with graphs, and there without."""
+
+    reference: Target
+    device: Target
+    ordinary: Target
+
+    @classmethod
+    def load(cls, name: str, dry: bool) -> Sides:
+        reference = Target.load(name, "cpu", "float32")
+        device = Target.load(name, "cpu", "float64", graphs=True) if dry else Target.load(name, "cuda", "float32")
+        return cls(reference, device, Target(device.model, device.tokenizer, device.name, device.fingerprint))
 
 
 def is_near_tie(found: Difference) -> bool:
@@ -65,29 +82,34 @@ def is_near_tie(found: Difference) -> bool:
 
 
 def main() -> int:
-    """Runs the comparison and the bench, prints one line each, writes gpu_check.json."""
+    """Runs the comparison, prints one line each, writes gpu_check.json; with --specs it only prints what can be measured here."""
     args = read_arguments()
-    dry = not torch.cuda.is_available()
-    label = "DRY RUN, no CUDA here (CPU float64 in its place): " if dry else ""
+    dry = not torch.cuda.is_available() or args.dry
+    label = "DRY RUN (CPU float64 in the device's place): " if dry else ""
     started = time.time()
-    reference = Target.load(args.target, "cpu", "float32")
-    device = Target.load(args.target, "cpu", "float64") if dry else Target.load(args.target, "cuda", "float32")
-    print(f"{label}cpu float32 against {device_name(device.device)} {device.dtype}", flush=True)
-    names = [name for name in discover(drafters) if not args.drafters or name in args.drafters.split(",")]
+    if args.specs:
+        print(",".join(wide_specs(runnable(Target.load(args.target, "cpu", graphs=False))[0])))
+        return 0
+    sides = Sides.load(args.target, dry)
+    device = sides.device
+    print(f"{label}cpu float32 against {device_name(device.device)} {device.dtype}, graphs: {device.graphs.mode}", flush=True)
+    names, left_out = runnable(sides.reference)
+    names = [name for name in names if not args.drafters or name in args.drafters.split(",")]
     prompts = BUILT_IN[: args.prompts]
-    checks = [check for temperature in (0.0, 1.0) for check in compare_devices(reference, device, names, prompts, plan_for(temperature, args), label)]
-    bench = measure(reference if dry else device, names, prompts, plan_for(0.0, args), label)
-    failed, equal = sum(check.failed for check in checks), sum(check.equal for check in checks)
+    checks = [check for temperature in (0.0, 1.0) for check in compare(sides, names, prompts, plan_for(temperature, args), label)]
+    failed, equal = sum(check.failed for check in checks), sum(not check.found for check in checks)
     record = {
         "dry_run": dry,
         "compared": ["cpu float32", f"{device.device} {device.dtype}"],
+        "graphs": device.graphs.mode,
+        "notes": list(device.notes),
+        "left_out": left_out,
         "device": device_name(device.device),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "python": sys.version.split()[0]},
         "cuda": torch.version.cuda,
         "seed": args.seed,
-        "checks": [{**asdict(check), "equal": check.equal, "failed": check.failed} for check in checks],
+        "checks": [{**asdict(check), "equal": not check.found, "failed": check.failed} for check in checks],
         "failed": failed,
-        "bench": {"device": "cpu" if dry else str(device.device), "drafters": bench},
         "seconds": round(time.time() - started, 1),
     }
     args.out.mkdir(parents=True, exist_ok=True)
@@ -101,30 +123,51 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"))
     parser.add_argument("--target", default="smollm2-135m-instruct")
-    parser.add_argument("--drafters", help="only these, joined by commas (default: every drafter)")
-    parser.add_argument("--prompts", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--drafters", help="only these, joined by commas (default: every drafter that can run)")
+    parser.add_argument("--prompts", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dry", action="store_true", help="a dry run although there is CUDA")
+    parser.add_argument("--specs", action="store_true", help="print the drafters that can be measured here, as a list for `bench --drafters`, and end")
     return parser.parse_args()
+
+
+def runnable(target: Target) -> tuple[list[str], dict[str, str]]:
+    """Returns the drafters that can be built for the target, and why the others cannot."""
+    names, left_out = [], {}
+    for name in discover(drafters):
+        try:
+            build_drafter(target, parse_spec(name))
+            names.append(name)
+        except Missing as problem:
+            left_out[name] = str(problem)
+    return names, left_out
+
+
+def wide_specs(names: list[str]) -> list[str]:
+    """Returns every drafter but the baseline with its defaults, and with a tree for a device on which nodes are cheap where it has one."""
+    known = discover(drafters)
+    return [spec for name in names if name != BASELINE for spec in ([name, f"{name}@{WIDE}"] if known[name].default_shape else [name])]
 
 
 def plan_for(temperature: float, args: argparse.Namespace) -> Plan:
     return Plan(build_rule("rejection"), Sampling(temperature, seed=args.seed), args.tokens)
 
 
-def compare_devices(reference: Target, device: Target, names: list[str], prompts: tuple[Prompt, ...], plan: Plan, label: str) -> list[Check]:
-    """Decodes every prompt with every drafter on both sides and compares the tokens."""
+def compare(sides: Sides, names: list[str], prompts: tuple[Prompt, ...], plan: Plan, label: str) -> list[Check]:
+    """Decodes every prompt with every drafter on all sides and compares the tokens."""
     specs = [parse_spec(name) for name in names]
-    here, there = Bench(reference, specs, plan), Bench(device, specs, plan)
+    here, there, without = (Bench(target, specs, plan) for target in (sides.reference, sides.device, sides.ordinary))
     checks = []
     for prompt in prompts:
         plain = there.run(there.baseline, prompt, plan.max_new_tokens)
         for name in names:
-            a, b = here.run(here.drafters[name], prompt, plan.max_new_tokens), there.run(there.drafters[name], prompt, plan.max_new_tokens)
+            a, b, c = (bench.run(bench.drafters[name], prompt, plan.max_new_tokens) for bench in (here, there, without))
             comparable = plan.sampling.greedy or not b.sampled
             apart = explain(there, plain, b) if comparable else None
             rounds = (a.summary.rounds, b.summary.rounds)
-            checks.append(Check(name, plan.sampling.temperature, prompt.name, len(b.tokens), rounds, explain(here, a, b), comparable, apart))
+            found = (explain(here, a, b), explain(there, c, b))
+            checks.append(Check(name, plan.sampling.temperature, prompt.name, len(b.tokens), rounds, *found, comparable, apart))
             say(checks[-1], label)
     return checks
 
@@ -143,25 +186,10 @@ def say(check: Check, label: str) -> None:
     def word(found: Difference | None) -> str:
         return "equal" if found is None else f"{'near-tie' if is_near_tie(found) else 'DIFFERENT'} {found.to_json()}"
 
-    plain = word(check.plain_difference) if check.plain_compared else "not compared (sampled children)"
+    plain: Any = word(check.plain_difference) if check.plain_compared else "not compared (sampled children)"
     size = f"{check.new_tokens} tokens, {check.rounds[1]} rounds"
-    print(f"{label}T={check.temperature:g} {check.drafter} {check.prompt} ({size}): device {word(check.difference)}; plain decoding {plain}", flush=True)
-
-
-def measure(target: Target, names: list[str], prompts: tuple[Prompt, ...], plan: Plan, label: str) -> list[dict[str, Any]]:
-    """Returns the bench record of every drafter against plain decoding on one device."""
-    bench = Bench(target, [parse_spec(name) for name in names if name != BASELINE], plan)
-    bench.warm_up(prompts[0])
-    pairs: dict[str, list[Pair]] = {name: [] for name in bench.drafters}
-    for name, pair in bench.pairs(prompts):
-        pairs[name].append(pair)
-    records = [result(name, found) for name, found in pairs.items()]
-    for record in records:
-        speed, plain = record["tokens_per_second"], record["baseline_tokens_per_second"]
-        print(
-            f"{label}{record['name']:16} tau {record['tau']:.2f}, {speed:.1f} tokens/s against {plain:.1f} plain, speed-up {record['speedup']:.2f}", flush=True
-        )
-    return records
+    told = f"device {word(check.difference)}; without graphs {word(check.without_graphs)}; plain decoding {plain}"
+    print(f"{label}T={check.temperature:g} {check.drafter} {check.prompt} ({size}): {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,37 @@
 #!/bin/sh
-# Compares a CUDA device with the CPU, token for token, and measures both shortly: scripts/gpu_check.py says how.
-# Needs torch, transformers, safetensors and rich; no gradio, no plotly, no network. Options go on to gpu_check.py.
+# Compares a CUDA device with the CPU, token for token, and measures what CUDA graphs give; every step has a time box.
+# Needs torch, transformers, safetensors and rich (train: accelerate too); no gradio, no plotly, no network.
+#
+#   scripts/gpu_check.sh              correctness, bench, peers, profile, recording, goals: at most 8 files in OUT, about 9 minutes
+#   scripts/gpu_check.sh train        distils, captures features, trains every method: the heads and train.json in OUT
+#   DRY=1 scripts/gpu_check.sh        the same steps on the CPU with tiny limits, to see that they work
 #
 #   PYTHON         the interpreter                              (python3)
-#   OUT            where gpu_check.json is written              (runs/gpu)
+#   OUT            where the results are written                (runs/gpu)
+#   LIMIT          seconds for all steps together               (540; six times as much in a dry run)
+#   STEPS          only these, of: correctness bench peers profile overhead bfloat16 goals          (all)
+#   DRY            1: on the CPU with tiny limits               (0; without CUDA: on the CPU with the usual limits)
 #   WEIGHTS_PARTS  a folder with the default target's GGUF file, in one piece or cut up as weights.part*: joined, checked
 #                  and converted when models/ has no weights yet (needs the package gguf, this once)
+# Options after the mode go on to gpu_check.py or gpu_train.py. Exit status: 1 when tokens differ beyond rounding.
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 OUT=${OUT:-runs/gpu}
 PARTS=${WEIGHTS_PARTS:-.}
+DRY=${DRY:-0}
+if [ "$DRY" = 1 ]; then ROOMY=6; else ROOMY=1; fi # a dry run shows that the steps work: it may take its time
+LIMIT=${LIMIT:-$((540 * ROOMY))}
+STEPS=${STEPS:-correctness bench peers profile overhead bfloat16 goals}
+MODE=check
+if [ "${1:-}" = train ]; then MODE=train; shift; fi
 WEIGHTS=${SPECVIZ_MODELS:-models}/smollm2-135m-instruct/model.safetensors
 mkdir -p "$OUT"
-export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive PIP_RETRIES=0 PIP_DEFAULT_TIMEOUT=5
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+SPECVIZ_CACHE=${SPECVIZ_CACHE:-$(mktemp -d)} # what an earlier run measured of this machine is not taken for this one's
+export SPECVIZ_CACHE
+if [ "$DRY" = 1 ]; then export CUDA_VISIBLE_DEVICES=""; fi
 
 if [ ! -e "$WEIGHTS" ] && ls "$PARTS"/weights.part* >/dev/null 2>&1; then
   joined=$(mktemp)
@@ -22,4 +39,45 @@ if [ ! -e "$WEIGHTS" ] && ls "$PARTS"/weights.part* >/dev/null 2>&1; then
   cat "$PARTS"/weights.part* >"$joined"
   "$PYTHON" -m specviz fetch --gguf "$joined"
 fi
-"$PYTHON" scripts/gpu_check.py --out "$OUT" "$@"
+
+now() { date +%s; }
+begun=$(now)
+status=0
+# step NAME SECONDS COMMAND...: runs it within its box and what is left of LIMIT; a step that fails or runs over loses its own result only
+step() {
+  name=$1 box=$(($2 * ROOMY)) status=0
+  shift 2
+  case " $STEPS train " in *" $name "*) ;; *) return 0 ;; esac
+  left=$((LIMIT - $(now) + begun))
+  if [ "$left" -lt 5 ]; then echo "== $name: left out, $LIMIT s are spent"; return 0; fi
+  if [ "$box" -gt "$left" ]; then box=$left; fi
+  echo "== $name (at most $box s)"
+  from=$(now)
+  timeout --kill-after=5 "$box" "$@" || status=$?
+  if [ "$status" = 124 ] || [ "$status" = 137 ]; then echo "== $name: stopped after $box s"; else echo "== $name: $(($(now) - from)) s, exit status $status"; fi
+  return 0
+}
+
+if [ "$MODE" = train ]; then
+  if [ "$DRY" = 1 ]; then set -- --tiny "$@"; fi
+  step train 540 "$PYTHON" scripts/gpu_train.py --out "$OUT" --limit "$LIMIT" "$@"
+  exit "$status"
+fi
+
+if [ "$DRY" = 1 ]; then
+  CHECK="--prompts 1 --tokens 8 --drafters autoregressive,prompt_lookup,eagle" SIZE="--limit 1 --max-new-tokens 8" REPEATS="--repeats 1" PROFILE="--quick --drafters none"
+  SPECS=prompt_lookup,eagle
+else
+  CHECK="" SIZE="--limit 6 --max-new-tokens 128" REPEATS="--repeats 3" PROFILE="--batch 1"
+  SPECS=$("$PYTHON" scripts/gpu_check.py --specs) || SPECS=prompt_lookup
+fi
+
+step correctness 150 "$PYTHON" scripts/gpu_check.py --out "$OUT" $CHECK "$@"
+verdict=$status
+step bench 80 "$PYTHON" -m specviz bench --drafters "$SPECS" $SIZE --explain --json "$OUT/bench.json"
+step peers 180 "$PYTHON" -m specviz bench --peers --drafters autoregressive $SIZE --json "$OUT/peers.json"
+step profile 60 "$PYTHON" -m specviz profile $PROFILE --json "$OUT/profile.json"
+step overhead 40 "$PYTHON" -m specviz bench --trace-overhead --drafters prompt_lookup $SIZE $REPEATS --json "$OUT/overhead.json"
+step bfloat16 25 "$PYTHON" -m specviz profile --quick --drafters none --dtype bfloat16 --json "$OUT/profile_bf16.json"
+step goals 15 "$PYTHON" scripts/gpu_goals.py "$OUT"
+exit "$verdict"

@@ -15,17 +15,21 @@ NAME = "specviz_tree"
 def tree_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None, **kwargs: Any) -> Any:
     """Computes what transformers' sdpa computes, [batch, nodes, heads, head_dim]; with a 4D mask and grouped keys without repeating them.
 
-    query [batch, heads, nodes, d], key and value [batch, kv_heads, view, d], mask additive [batch, 1, nodes, view].
+    query [batch, heads, nodes, d], key and value [batch, kv_heads, view, d], mask additive [batch, 1, nodes, view], or with the
+    rows of a group's heads below each other already, [batch, 1, groups * nodes, view]: repeated once for all layers.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     groups = query.shape[1] // key.shape[1]
     special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None or kwargs.get("dropout", 0.0)
-    if attention_mask is None or groups == 1 or special:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     batch, heads, nodes, width = query.shape
+    if attention_mask is None or groups == 1 or special:
+        plain = None if attention_mask is None else attention_mask[:, :, :nodes]
+        return sdpa_attention_forward(module, query, key, value, plain, **kwargs)
     folded = query.reshape(batch, key.shape[1], groups * nodes, width)
-    mask = attention_mask[..., : key.shape[2]].repeat(1, 1, groups, 1)
+    mask = attention_mask[..., : key.shape[2]]
+    if mask.shape[2] != groups * nodes:
+        mask = mask[:, :, :nodes].repeat(1, 1, groups, 1)
     out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=kwargs.get("scaling"))
     return out.reshape(batch, heads, nodes, width).transpose(1, 2).contiguous(), None
 
@@ -39,3 +43,10 @@ def use_tree_attention(model: Any) -> None:
         AttentionInterface.register(NAME, tree_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
         model.set_attn_implementation(NAME)
+
+
+def fold_of(model: Any) -> int:
+    """Returns how many times `tree_attention` wants a mask repeated for this model: the query heads of a group, 1 where it is not in use."""
+    text = model.config.get_text_config(decoder=True)
+    kv_heads = getattr(text, "num_key_value_heads", None)
+    return int(text.num_attention_heads) // int(kv_heads) if kv_heads and model.config._attn_implementation == NAME else 1

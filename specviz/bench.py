@@ -17,6 +17,7 @@ from specviz.build import Spec, build_drafter, parse_spec
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
 from specviz.events import Drafted
+from specviz.profiling.say import Say, silent
 from specviz.prompts import Prompt
 from specviz.registry import Bound
 from specviz.sampling import Sampling, Uniform, warp
@@ -40,10 +41,10 @@ class Plan:
 class Bench:
     """Decodes prompts with several drafters and the baseline in turn; what is timed is warmed up first."""
 
-    def __init__(self, target: Target, specs: Sequence[Spec], plan: Plan) -> None:
+    def __init__(self, target: Target, specs: Sequence[Spec], plan: Plan, say: Say = silent) -> None:
         self.target, self.plan = target, plan
         self.baseline = build_drafter(target, parse_spec(BASELINE))
-        self.drafters = {str(spec): build_drafter(target, spec) for spec in specs}
+        self.drafters = {str(spec): build_drafter(target, spec, temperature=plan.sampling.temperature, say=say) for spec in specs}
 
     def warm_up(self, prompt: Prompt) -> None:
         """Runs every drafter and the baseline for a few tokens."""

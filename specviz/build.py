@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from specviz import acceptance, drafters, shapes
+from specviz.analysis.budget import Budget
+from specviz.analysis.head_report import has_report
+from specviz.drafters.autoregressive import Autoregressive
 from specviz.drafters.base import Drafter
 from specviz.errors import BadInput
-from specviz.registry import Bound, bind, discover, knobs
+from specviz.profiling.say import Say, silent
+from specviz.registry import AUTO, Bound, bind, discover, knobs
+from specviz.shapes.dynamic import fitting
 
 if TYPE_CHECKING:
     from specviz.target import Target
+
+PLAIN = "autoregressive"
+FALLBACK_NODES = 8  # what `auto` takes where nothing is known of the drafter
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,17 @@ def check_spec(spec: Spec) -> Spec:
     return spec
 
 
-def build_drafter(target: Target, spec: Spec) -> Drafter:
-    """Returns the drafter of `spec`, loaded for `target`. Raises BadInput for a wrong name or knob, Missing for a lost checkpoint."""
+def build_drafter(target: Target, spec: Spec, *, temperature: float = 0.0, say: Say = silent) -> Drafter:
+    """Returns the drafter of `spec`, loaded for `target`, with the tree that it will draw.
+
+    `nodes=auto` is decided here, for runs at `temperature`; where this machine was not measured yet it is measured first, and `say`
+    is told. Raises BadInput for a wrong name or knob, Missing for a lost checkpoint.
+    """
+    return shaped(load_drafter(target, spec), spec, temperature=temperature, say=say)
+
+
+def load_drafter(target: Target, spec: Spec) -> Drafter:
+    """Returns the drafter of `spec` with its weights; its tree is not decided yet, which `shaped` does. Raises as `build_drafter`."""
     bound = bind(drafters, spec.drafter, spec.drafter_knobs)
     cls: Any = bound.thing
     shape = build_shape(spec, cls)
@@ -86,11 +104,65 @@ def build_drafter(target: Target, spec: Spec) -> Drafter:
     return made
 
 
-def build_shape(spec: Spec, cls: type[Drafter]) -> Bound | None:
+def shaped(made: Drafter, spec: Spec, *, temperature: float = 0.0, say: Say = silent) -> Drafter:
+    """Returns a loaded drafter with the tree of `spec`; the weights are shared, so that this costs nothing.
+
+    Where `auto` finds that no tree pays here, it is the drafter of plain decoding that is returned; its record says who was asked for.
+    """
+    shape = build_shape(spec, type(made), auto_knobs(made))
+    if shape is None:
+        return made
+    budget = None
+    if shape.values.get("nodes") == AUTO:
+        from specviz.profiling.budget import auto_budget  # here, as it brings the engine with it, and naming a drafter should not
+
+        fallback = type(made).default_knobs.get("nodes", FALLBACK_NODES)
+        budget = auto_budget(made.target, made, temperature, fallback, say)
+        say(budget.text)
+        if budget.plain:
+            return _plain(made.target, spec, budget)
+        shape = replace(shape, values={**shape.values, "nodes": budget.nodes})
+    ready: Any = copy.copy(made)  # safe: a drafter keeps nothing of a run
+    ready.shape = _fitted(shape)
+    ready.spec = {**made.spec, "shape": ready.shape.to_json(), **({"budget": budget.to_json()} if budget else {})}
+    drafter: Drafter = ready
+    return drafter
+
+
+def auto_of(made: Drafter, spec: Spec) -> bool:
+    """True when the number of nodes of this spec is left to the machine."""
+    shape = build_shape(spec, type(made), auto_knobs(made))
+    return shape is not None and shape.values.get("nodes") == AUTO
+
+
+def auto_knobs(made: Drafter) -> dict[str, Any] | None:
+    """Returns what a learned drafter's bare name means where its head has a report: `nodes=auto`. None: the drafter's own knobs."""
+    folder = getattr(made, "folder", None)
+    return {"nodes": AUTO} if folder is not None and has_report(folder) else None
+
+
+def _fitted(shape: Bound) -> Bound:
+    """Returns the shape with depth and width that suit its nodes where they were left to `auto`."""
+    left = {name for name, value in shape.values.items() if value == AUTO}
+    if not left:
+        return shape
+    depth, top_k = fitting(shape.values["nodes"])
+    found = {"depth": depth, "top_k": top_k}
+    return replace(shape, values={**shape.values, **{name: found[name] for name in left}})
+
+
+def _plain(target: Target, spec: Spec, budget: Budget) -> Drafter:
+    plain = Autoregressive(target)
+    plain.name, plain.spec = PLAIN, {"knobs": {}, "shape": None, "asked": str(spec), "budget": budget.to_json()}
+    return plain
+
+
+def build_shape(spec: Spec, cls: type[Drafter], suited: Mapping[str, Any] | None = None) -> Bound | None:
     """Returns the bound shape of `spec`; None for a drafter that has no tree to shape.
 
-    A bare name takes the drafter's default shape with the knobs that suit it; once a shape or a knob is named, the shape's own
-    defaults fill the rest, so that `eagle@dynamic:nodes=24` means the same whatever a drafter prefers.
+    A bare name takes the drafter's default shape with the knobs that suit it (`suited`, else the drafter's own); once a shape or a
+    knob is named, the shape's own defaults fill the rest, so that `eagle@dynamic:nodes=24` means the same whatever a drafter
+    prefers. With `nodes=auto` the knobs that depend on it are auto too, unless they are given.
     """
     takes = "shape" in inspect.signature(cls.__init__).parameters
     if not takes:
@@ -100,7 +172,10 @@ def build_shape(spec: Spec, cls: type[Drafter]) -> Bound | None:
     name = spec.shape or cls.default_shape
     assert name is not None
     bare = spec.shape is None and not spec.shape_knobs
-    return bind(shapes, name, cls.default_knobs if bare else spec.shape_knobs)
+    given = dict(suited or cls.default_knobs) if bare else dict(spec.shape_knobs)
+    if given.get("nodes") == AUTO and name in discover(shapes):
+        given = {knob.name: AUTO for knob in knobs(discover(shapes)[name]) if knob.auto} | given
+    return bind(shapes, name, given)
 
 
 def build_rule(name: str, values: Mapping[str, Any] | None = None) -> Bound:

@@ -7,12 +7,16 @@ committing is the rollback. Slots beyond the committed length are scratch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from specviz.errors import CacheFull
+from specviz.staging import send
+
+if TYPE_CHECKING:
+    from specviz.graphs.lease import Lease
 
 
 class TreeLayer(CacheLayerMixin):
@@ -48,23 +52,28 @@ class TreeLayer(CacheLayerMixin):
 
 
 class TreeCache(Cache):
-    """Keys and values of `batch` rows, [layers, 2, batch, kv_heads, capacity, head_dim], with a committed length per row."""
+    """Keys and values of `batch` rows, [layers, 2, batch, kv_heads, slots, head_dim], with a committed length per row.
 
-    def __init__(self, layers: int, batch: int, capacity: int) -> None:
+    `slots` is the capacity, or more where the buffer is a lease's, to which captured forwards write.
+    """
+
+    def __init__(self, layers: int, batch: int, capacity: int, lease: Lease | None = None) -> None:
         super().__init__(layers=[TreeLayer(self, index) for index in range(layers)])
         self.depth, self.rows_total, self.capacity = layers, batch, capacity
+        self.lease, self.slots = lease, capacity if lease is None else lease.slots
         self.lengths = [0] * batch  # committed tokens per row, on the host
         self.buffer: torch.Tensor | None = None
         self.rows: Sequence[int] = range(batch)
         self.view, self.base = capacity, 0
         self._slots: torch.Tensor | slice = slice(0, 0)
         self._index: torch.Tensor | None = None
+        self._aimed = False
 
     def allocate(self, like: torch.Tensor) -> None:
         """Leases the buffer on the first write; zeros, because a masked NaN would still poison attention."""
         if self.buffer is None:
-            shape = (self.depth, 2, self.rows_total, like.shape[1], self.capacity, like.shape[3])
-            self.buffer = torch.zeros(shape, dtype=like.dtype, device=like.device)
+            shape = (self.depth, 2, self.rows_total, like.shape[1], self.slots, like.shape[3])
+            self.buffer = torch.zeros(shape, dtype=like.dtype, device=like.device) if self.lease is None else self.lease.allocate(shape, like)
 
     def require(self, rows: Sequence[int], nodes: int) -> int:
         """Returns the committed length of the longest of `rows`; raises CacheFull unless `nodes` more fit behind it."""
@@ -84,6 +93,10 @@ class TreeCache(Cache):
         self._slots = starts[:, None] + torch.arange(nodes, device=device)
         self._index = torch.tensor(list(rows), device=device)
 
+    def aim(self, slots: torch.Tensor, view: int) -> None:
+        """Lets all later forwards write every row at `slots` [batch, nodes]: a tensor, so a captured write goes where its contents say."""
+        self._index, self._slots, self.view, self._aimed = slots, slots, view, True
+
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         assert self.buffer is not None
         pair = self.buffer[layer]
@@ -92,6 +105,11 @@ class TreeCache(Cache):
             pair[0, row, :, self._slots] = keys[0]
             pair[1, row, :, self._slots] = values[0]
             seen = pair[:, row : row + 1, :, : self.view]
+        elif self._aimed:
+            at = self._slots[:, None, :, None].expand_as(keys)  # type: ignore[index]
+            pair[0].scatter_(2, at, keys)
+            pair[1].scatter_(2, at, values)
+            seen = pair[:, :, :, : self.view]
         else:
             index = self._index[:, None]
             pair[0, index, :, self._slots] = keys.transpose(1, 2)
@@ -107,8 +125,8 @@ class TreeCache(Cache):
         source = [node for place, node in enumerate(path) if node != place]
         if source and self.buffer is not None:
             first = len(path) - len(source)  # an ascending path is in place up to its first gap, and nowhere after it
-            moved = self.buffer[:, :, row, :, [start + node for node in source]]
-            self.buffer[:, :, row, :, start + first : start + len(path)] = moved
+            mine = self.buffer[:, :, row]
+            mine[:, :, :, start + first : start + len(path)] = mine.index_select(3, send([start + node for node in source], mine.device))
         self.lengths[row] = start + len(path)
 
     def rollback(self, row: int, length: int) -> None:

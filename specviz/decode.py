@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -15,65 +15,17 @@ from specviz.clock import Clock
 from specviz.drafters.base import Drafter, Feedback
 from specviz.errors import BadInput
 from specviz.events import Event, Finished, Prefilled, Verified
-from specviz.evidence import Evidence
-from specviz.record import Recorder, describe_run
+from specviz.evidence import Evidence, Gathered, gather
+from specviz.record import TOP, Recorder, describe_run
 from specviz.registry import Bound
+from specviz.rows import Request, Row
 from specviz.sampling import Sampling, Uniform
 from specviz.shapes.base import MAX_NODES
-from specviz.target import Target
+from specviz.staging import send
+from specviz.target import Output, Target
 from specviz.tree import TokenTree
 
 PHASES = ("draft", "verify", "accept", "commit")
-
-
-@dataclass(frozen=True)
-class Request:
-    """One prompt of a run: its token ids, and the text that a person wrote."""
-
-    ids: tuple[int, ...]
-    prompt: str = ""
-
-
-@dataclass
-class Row:
-    """The state of one request while it decodes."""
-
-    index: int
-    tokens: list[int]  # prompt and everything emitted; the last one is the next root
-    prompt: int  # prompt length
-    limit: int  # emit at most this many tokens
-    why_limit: str  # reason given when the limit ends the run: length or context
-    rounds: int = 0
-    reason: str = ""
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def emitted(self) -> list[int]:
-        return self.tokens[self.prompt :]
-
-    @property
-    def room(self) -> int:
-        """Deepest candidate that can still be emitted with a bonus token after it."""
-        return max(0, self.limit - (len(self.tokens) - self.prompt) - 1)
-
-    def take(self, candidates: Sequence[int], eos: frozenset[int]) -> list[int]:
-        """Appends what may be emitted, up to an end token or the limit; returns it and notes why the row ended."""
-        taken: list[int] = []
-        for token in candidates:
-            taken.append(token)
-            if token in eos:
-                self.reason = "eos"
-                break
-            if len(self.tokens) - self.prompt + len(taken) >= self.limit:
-                self.reason = self.why_limit
-                break
-        self.tokens += taken
-        return taken
-
-    def charge(self, seconds: dict[str, float]) -> dict[str, float]:
-        for name, value in seconds.items():
-            self.seconds[name] = self.seconds.get(name, 0.0) + value
-        return seconds
 
 
 @dataclass(frozen=True)
@@ -100,9 +52,13 @@ def decode(
     `stopped` is asked once per round. Closing the generator stops at once, without Finished events.
     """
     rows = _rows(target, rule, requests, max_new_tokens, sampling)
-    cache = target.new_cache(len(rows), max(row.prompt + row.limit for row in rows) + MAX_NODES)
-    run = _Run(target, drafter, rule, sampling, Uniform(sampling.seed), cache, clock or Clock(target.device), Recorder(target, detail))
-    meta, start = describe_run(target, drafter, rule, sampling), time.perf_counter()
+    with target.graphs.lend(len(rows), max(row.prompt + row.limit for row in rows) + MAX_NODES) as cache:
+        run = _Run(target, drafter, rule, sampling, Uniform(sampling.seed), cache, clock or Clock(target.device), Recorder(target, detail))
+        yield from _events(run, rows, requests, max_new_tokens, stopped)
+
+
+def _events(run: _Run, rows: list[Row], requests: Sequence[Request], max_new_tokens: int, stopped: Callable[[], bool]) -> Iterator[Event]:
+    meta, start = describe_run(run.target, run.drafter, run.rule, run.sampling), time.perf_counter()
     for row, request in zip(rows, requests, strict=True):
         yield run.recorder.started(row.index, request.prompt, request.ids, max_new_tokens, meta)
     try:
@@ -134,21 +90,22 @@ def _rounds(run: _Run, rows: list[Row], stopped: Callable[[], bool]) -> Iterator
             with run.clock.phase("draft"):
                 trees = flow.send(seen) if started else next(flow)
                 _check(run.target, active, trees)
-            started, shared = True, _share(run.clock.take(), len(active))
+            started, shared = True, _share(run.clock.take(wait=False), len(active))
             if run.recorder.detail:
                 for row, tree in zip(active, trees, strict=True):
                     with run.clock.phase("record"):
                         drafted = run.recorder.drafted(row.index, row.rounds, tree, run.drafter.name, shared)
                     yield drafted
-            with run.clock.phase("verify"):
-                output = run.target.forward(trees, run.cache, [row.index for row in active], run.drafter.taps)
-            shared, seen = _sum(shared, _share(run.clock.take(), len(active))), []
-            for place, (row, tree) in enumerate(zip(active, trees, strict=True)):
+            output = _verify(run, active, trees)
+            found = _evidence(run, active, trees, output)
+            shared, seen = _sum(shared, _share(run.clock.take(wait=False), len(active))), []
+            for place, (row, evidence) in enumerate(zip(active, found, strict=True)):
                 hidden = {tap: states[place] for tap, states in output.hidden.items()}
-                feedback, verified = _judge(run, row, tree, output.logits[place], hidden)
+                feedback, verified = _judge(run, row, evidence, hidden)
                 if not row.reason:
                     seen.append(feedback)
-                yield replace(verified, seconds=row.charge(_sum(shared, run.clock.take())))
+                spent = run.clock.take(wait=bool(row.reason))  # its last round has to account for everything
+                yield replace(verified, seconds=row.charge(_sum(shared, spent)))
 
 
 def _rows(target: Target, rule: Bound, requests: Sequence[Request], max_new_tokens: int, sampling: Sampling) -> list[Row]:
@@ -190,7 +147,8 @@ def _prefill(run: _Run, row: Row) -> tuple[Feedback, Prefilled]:
     """Runs the prompt and picks the first token, which belongs to no round."""
     with run.clock.phase("prefill"):
         output = run.target.prefill(row.tokens, run.cache, row.index, run.drafter.taps)
-        evidence = Evidence(TokenTree((row.tokens[-1],), (-1,)), output.logits[0], run.sampling, run.uniform, len(row.tokens) - 1)
+    (evidence,) = _evidence(run, [row], [TokenTree((row.tokens[-1],), (-1,))], output, "prefill")
+    with run.clock.phase("prefill"):
         token = evidence.choice(0)
         row.take([token], run.target.eos)
     with run.clock.phase("record"):
@@ -199,10 +157,36 @@ def _prefill(run: _Run, row: Row) -> tuple[Feedback, Prefilled]:
     return _feedback(run, row, (), hidden, None), replace(event, seconds=row.charge(run.clock.take()))
 
 
-def _judge(run: _Run, row: Row, tree: TokenTree, logits: torch.Tensor, hidden: dict[int, torch.Tensor]) -> tuple[Feedback, Verified]:
+def _verify(run: _Run, active: Sequence[Row], trees: Sequence[TokenTree]) -> Output:
+    """Runs the round's one forward of the target."""
+    rows, taps = [row.index for row in active], run.drafter.taps
+    if not run.target.graphs.ready(trees, run.cache, rows, taps):
+        with run.clock.phase("capture"):  # once per shape and no part of decoding: the next run finds the graph
+            run.target.graphs.capture(trees, run.cache, rows, taps)
+    with run.clock.phase("verify"):
+        return run.target.forward(trees, run.cache, rows, taps)
+
+
+def _evidence(run: _Run, active: Sequence[Row], trees: Sequence[TokenTree], output: Output, phase: str = "accept") -> Sequence[Evidence]:
+    """Returns each row's evidence; where the device runs ahead, all that rule and recorder will ask for comes in the round's one transfer."""
+    pairs = [(tree, output.logits[place], run.sampling, run.uniform, len(row.tokens) - 1) for place, (row, tree) in enumerate(zip(active, trees, strict=True))]
+    if not run.target.runs_ahead:
+        return [Evidence(*pair) for pair in pairs]
+    with run.clock.phase(phase):
+        found = [Gathered(*pair) for pair in pairs]
+    if run.recorder.detail:
+        with run.clock.phase("record"):
+            for evidence in found:
+                evidence.enqueue_columns(TOP)
+    with run.clock.phase(phase):
+        gather(found)
+    return found
+
+
+def _judge(run: _Run, row: Row, evidence: Evidence, hidden: dict[int, torch.Tensor]) -> tuple[Feedback, Verified]:
     """Applies the rule to one verified tree, commits the accepted path and emits its tokens."""
+    tree = evidence.tree
     with run.clock.phase("accept"):
-        evidence = Evidence(tree, logits, run.sampling, run.uniform, len(row.tokens) - 1)
         verdict = run.rule(tree, evidence)
         emitted = row.take([*(tree.tokens[node] for node in verdict.path), verdict.next_token], run.target.eos)
     with run.clock.phase("commit"):
@@ -211,8 +195,10 @@ def _judge(run: _Run, row: Row, tree: TokenTree, logits: torch.Tensor, hidden: d
     with run.clock.phase("record"):
         event = run.recorder.verified(row.index, row.rounds, tree, evidence, verdict, emitted, run.cache.lengths[row.index])
     row.rounds += 1
-    kept = {tap: states[[0, *path]] for tap, states in hidden.items()}
-    return _feedback(run, row, path, kept, evidence.logits), event
+    if hidden:
+        place = send((0, *path), evidence.logits.device)
+        hidden = {tap: states.index_select(0, place) for tap, states in hidden.items()}
+    return _feedback(run, row, path, hidden, evidence.logits), event
 
 
 def _feedback(run: _Run, row: Row, path: tuple[int, ...], hidden: dict[int, torch.Tensor], logits: torch.Tensor | None) -> Feedback:
@@ -230,6 +216,7 @@ def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
 
 def _finished(run: _Run, row: Row, wall: float, message: str = "") -> Finished:
     seconds = {name: row.seconds.get(name, 0.0) for name in ("prefill", *PHASES, "record")}
+    seconds |= {name: row.seconds[name] for name in ("capture",) if name in row.seconds}
     seconds |= {"total": seconds["prefill"] + sum(seconds[name] for name in PHASES), "wall": wall}
     text = run.target.decode(row.emitted) if run.target.tokenizer is not None else ""
     return Finished(row.index, row.reason, tuple(row.emitted), text, row.rounds, seconds, message)

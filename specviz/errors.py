@@ -17,6 +17,10 @@ class UnsupportedModel(SpecvizError):
     """The model would give silently wrong tree logits, so it is refused by name."""
 
 
+class NotCaptured(SpecvizError):
+    """A forward or a draft step cannot be recorded as a CUDA graph; it runs without one, and the reason is noted."""
+
+
 class CacheFull(SpecvizError):
     """A forward would not fit the leased cache; raised before the forward runs."""
 

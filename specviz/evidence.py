@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from specviz.sampling import Sampling, Uniform, temper, warp
+from specviz.staging import fetch, send
 from specviz.tree import TokenTree
 
 RANKED = 64  # most likely tokens among which a drafted token's rank is looked up first
@@ -123,3 +124,102 @@ class Evidence:
             return (scaled[rows, tokens] - scaled.logsumexp(-1)[rows]).exp().tolist()
         self.warm(parents)
         return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()
+
+
+class Gathered(Evidence):
+    """Evidence of a device that runs ahead of the host: what rule and trace ask for is enqueued first and fetched in ONE transfer by `gather`.
+
+    Above temperature 0 every node is warped and its choice drawn, as it is not known yet which ones a rule will visit. Groups of
+    SAMPLED children and the typical rule read whole rows, and each number they look at is a transfer of its own.
+    """
+
+    def __init__(self, tree: TokenTree, logits: torch.Tensor, sampling: Sampling, uniform: Uniform, position: int) -> None:
+        super().__init__(tree, logits, sampling, uniform, position)
+        self.parts: dict[str, torch.Tensor] = {}  # enqueued: name -> [nodes] or [nodes, top]
+        self.numbers: dict[str, list[float]] = {}  # fetched, flat
+        self._visited: set[int] = set()
+        self._nodes: torch.Tensor | None = None
+        if sampling.greedy:
+            self.parts["choice"] = self.logits.argmax(-1)
+            return
+        self._rows = warp(self.logits, sampling)
+        below = {depth: uniform(position + depth + 1, "token") for depth in set(tree.depths)}
+        self.parts["choice"] = draw_rows(self._rows, send([below[depth] for depth in tree.depths], logits.device, torch.float64))
+        self.parts["p_warped"] = self._own(self._rows)
+
+    def _own(self, rows: torch.Tensor) -> torch.Tensor:
+        """Returns the number of each node's own token in its parent's row, [nodes]; the root's means nothing."""
+        if self._nodes is None:
+            self._nodes = send([[max(parent, 0) for parent in self.tree.parents], self.tree.tokens], self.logits.device)
+        return rows[self._nodes[0], self._nodes[1]]
+
+    def enqueue_columns(self, top: int) -> None:
+        """Adds what `columns` needs to the transfer."""
+        logits = self.logits.float()
+        logits = (logits - logits.amax(-1, keepdim=True)).clamp_min_(-1e30)
+        p, mine = logits.softmax(-1), self._own(logits)
+        assert self._nodes is not None
+        best = logits.topk(min(top, logits.shape[-1]), -1).indices
+        best_p = p.gather(-1, best)
+        entropy = (-best_p[:, 0].log() - torch.linalg.vecdot(p, logits)).clamp_min(0.0)
+        rank = (logits[self._nodes[0]] > mine[:, None]).sum(-1)
+        self.parts |= {"p": self._own(p), "rank": rank, "entropy": entropy, "best": best, "best_p": best_p}
+
+    def take(self, numbers: Sequence[list[float]]) -> None:
+        """Keeps what was fetched, in the order of `parts`."""
+        self.numbers = dict(zip(self.parts, numbers, strict=True))
+        self.choices = tuple(int(token) for token in self.numbers["choice"])
+        if self.sampling.greedy:
+            vars(self)["argmax"] = self.choices  # what the cached property would compute with a transfer of its own
+        else:
+            pairs = zip(self.tree.parents[1:], self.tree.tokens[1:], strict=True)
+            self._known = dict(zip(pairs, self.numbers["p_warped"][1:], strict=True))
+
+    def warped(self, node: int) -> torch.Tensor:
+        if self.sampling.greedy:
+            return super().warped(node)
+        self._visited.add(node)
+        return self._rows[node]
+
+    def choice(self, node: int) -> int:
+        self._visited.add(node)
+        return self.choices[node]
+
+    def probability(self, node: int, token: int) -> float:
+        known = None if self.sampling.greedy else self._known.get((node, token))
+        return super().probability(node, token) if known is None else known
+
+    def columns(self, also: Iterable[int] = (), top: int = 5) -> Columns:
+        also, size = tuple(also), len(self.tree)
+        inner = {*self.tree.parents[1:], *also} - {-1}
+        known = inner if self.sampling.greedy else self._visited | set(also)
+        width = len(self.numbers["best"]) // size
+        best, best_p = self.numbers["best"], self.numbers["best_p"]
+        span = {node: slice(node * width, node * width + min(top, width)) for node in sorted(inner)}
+        tops = {node: tuple((int(token), round(p, 6)) for token, p in zip(best[at], best_p[at], strict=True)) for node, at in span.items()}
+        pairs = zip(self.tree.tokens[1:], self.tree.parents[1:], strict=True)
+        warped = [float(token == self.argmax[parent]) for token, parent in pairs] if self.sampling.greedy else self.numbers["p_warped"][1:]
+        return Columns(
+            (None, *self.numbers["p"][1:]),
+            (None, *warped),
+            (None, *(int(place) for place in self.numbers["rank"][1:])),
+            tuple(value if node in inner else None for node, value in enumerate(self.numbers["entropy"])),
+            tuple(self.choices[node] if node in known else None for node in range(size)),
+            tops,
+        )
+
+
+def gather(found: Sequence[Gathered]) -> None:
+    """Fetches everything that the evidence of all rows has enqueued: the round's one wait for the device."""
+    numbers = fetch([part for evidence in found for part in evidence.parts.values()])
+    for evidence in found:
+        evidence.take(numbers[: len(evidence.parts)])
+        numbers = numbers[len(evidence.parts) :]
+
+
+def draw_rows(p: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Returns the token that each of `uniforms` [rows] draws from its row of p [rows, vocab]: `sampling.draw` without looking at a number."""
+    cumulative = p.cumsum(-1)
+    drawn = torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True).clamp_max_(p.shape[-1] - 1)
+    last = (torch.arange(p.shape[-1], device=p.device) * (p > 0)).amax(-1, keepdim=True)  # rounding at the very end: the last token that has mass
+    return torch.where(p.gather(-1, drawn) > 0, drawn, last)[:, 0]

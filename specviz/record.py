@@ -14,6 +14,7 @@ from specviz.acceptance.base import Verdict, is_lossless, verdict_column
 from specviz.drafters.base import Drafter
 from specviz.events import Drafted, Prefilled, Started, Verified, named_ids
 from specviz.evidence import Columns, Evidence
+from specviz.processor import processor_name
 from specviz.registry import Bound
 from specviz.sampling import Sampling
 from specviz.strings import Strings
@@ -28,8 +29,21 @@ _NO_COLUMNS = Columns((), (), (), (), (), {})
 
 def describe_run(target: Target, drafter: Drafter, rule: Bound, sampling: Sampling) -> dict[str, Any]:
     """Returns the meta record of a run: who drafted and verified, with which knobs, on what machine and versions."""
+    return {
+        "drafter": {"name": drafter.name, **drafter.spec, **drafter.describe()},
+        "rule": {**rule.to_json(), "lossless": is_lossless(rule)},
+        "sampling": sampling.to_json(),
+        "seed": sampling.seed,
+        **describe_setting(target),
+    }
+
+
+def describe_setting(target: Target) -> dict[str, Any]:
+    """Returns what decides the cost of a forward: target, device, dtype and versions."""
     import transformers
 
+    device = {"type": target.device.type, "name": device_name(target.device), "threads": torch.get_num_threads(), "processor": processor_name()}
+    device["graphs"] = target.graphs.mode
     return {
         "target": {
             "name": target.name,
@@ -38,11 +52,7 @@ def describe_run(target: Target, drafter: Drafter, rule: Bound, sampling: Sampli
             "vocab_size": target.vocab_size,
             "notes": list(target.notes),
         },
-        "drafter": {"name": drafter.name, **drafter.spec, **drafter.describe()},
-        "rule": {**rule.to_json(), "lossless": is_lossless(rule)},
-        "sampling": sampling.to_json(),
-        "seed": sampling.seed,
-        "device": {"type": target.device.type, "name": device_name(target.device), "threads": torch.get_num_threads()},
+        "device": device,
         "dtype": str(target.dtype).removeprefix("torch."),
         "versions": {"specviz": __version__, "torch": str(torch.__version__), "transformers": transformers.__version__, "python": platform.python_version()},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import ModuleType
@@ -13,12 +13,15 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from specviz.errors import BadInput
 
+AUTO = "auto"  # the value of a knob that this machine's measured costs decide
+
 
 @dataclass(frozen=True)
 class Knob:
     """What a keyword-only parameter says of itself: the CLI flag and the UI control are made from it.
 
     `check` raises BadInput for a value of the right type that cannot be used; name, type and default come from the signature.
+    `offers` lists values that are at hand when it is asked; unlike `choices` it rules out no others.
     """
 
     label: str
@@ -27,7 +30,9 @@ class Knob:
     maximum: float | None = None
     step: float | None = None
     choices: tuple[Any, ...] | None = None
+    offers: Callable[[], Iterable[Any]] | None = None
     advanced: bool = False
+    auto: bool = False
     check: Callable[[Any], object] | None = None
     name: str = ""
     type: type = str
@@ -35,6 +40,8 @@ class Knob:
 
     def parse(self, value: Any) -> Any:
         """Returns `value` as this knob's type; raises BadInput naming the knob, the value and what was expected."""
+        if self.auto and value == AUTO:
+            return AUTO
         try:
             parsed = _as_type(value, self.type)
         except (TypeError, ValueError, OverflowError):
@@ -55,15 +62,15 @@ class Knob:
         if self.minimum is not None or self.maximum is not None:
             low = "any" if self.minimum is None else f"{self.minimum:g}"
             high = "any" if self.maximum is None else f"{self.maximum:g}"
-            return f"Expected {_article(self.type)} from {low} to {high}."
+            return f"Expected {_article(self.type)} from {low} to {high}{f', or {AUTO}' if self.auto else ''}."
         return f"Expected {_article(self.type)}, for example {self.default!r}."
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record that `list --json` prints."""
         return {
             "name": self.name, "label": self.label, "help": self.help, "type": self.type.__name__, "default": self.default,
-            "minimum": self.minimum, "maximum": self.maximum, "step": self.step, "advanced": self.advanced,
-            "choices": None if self.choices is None else list(self.choices),
+            "minimum": self.minimum, "maximum": self.maximum, "step": self.step, "advanced": self.advanced, "auto": self.auto,
+            "choices": None if self.choices is None else list(self.choices), "offers": None if self.offers is None else list(self.offers()),
         }  # fmt: skip
 
 

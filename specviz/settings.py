@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from specviz.errors import BadInput
 from specviz.sources import DEFAULT_TARGET
@@ -43,6 +44,7 @@ VARIABLES = (
     Variable("SPECVIZ_DEVICE", "device", "auto", "Where the model runs: auto, cpu, cuda or cuda:1."),
     Variable("SPECVIZ_DTYPE", "dtype", "auto", "auto (float32 up to one billion parameters), float32, bfloat16 or float16."),
     Variable("SPECVIZ_MODELS", "models", "", "Folder with targets and, below each, its drafters; empty means models/ in the project."),
+    Variable("SPECVIZ_CACHE", "cache", "", "Folder for what this machine measured of its own speed; empty means specviz in the user's cache folder."),
     Variable("SPECVIZ_MAX_PROMPT_TOKENS", "max_prompt_tokens", "2048", "Longest prompt that the app accepts, in tokens.", 1),
     Variable("SPECVIZ_MAX_NEW_TOKENS", "max_new_tokens", "256", "Most tokens that one run may write.", 1),
     Variable("SPECVIZ_QUEUE", "queue", "16", "Runs that may wait; further ones are refused with a message.", 1),
@@ -60,6 +62,7 @@ class Settings:
     device: str = "auto"
     dtype: str = "auto"
     models: str = ""
+    cache: str = ""
     max_prompt_tokens: int = 2048
     max_new_tokens: int = 256
     queue: int = 16
@@ -70,3 +73,12 @@ class Settings:
         """Reads every variable of VARIABLES. Raises BadInput for a value that cannot be used."""
         given = os.environ if environ is None else environ
         return cls(**{variable.field: variable.read(given) for variable in VARIABLES})  # type: ignore[arg-type]
+
+
+def cache_dir() -> Path:
+    """The folder for what can be measured again at any time (`SPECVIZ_CACHE` moves it); made by whoever writes there."""
+    given = os.environ.get("SPECVIZ_CACHE", "").strip()
+    if given:
+        return Path(given).expanduser()
+    user = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(user) if user else Path.home() / ".cache") / "specviz"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,12 +14,15 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from specviz.attention import use_tree_attention
+from specviz import hub
+from specviz.attention import fold_of, use_tree_attention
 from specviz.cache import TreeCache
 from specviz.errors import BadInput, Missing, UnsupportedModel
+from specviz.graphs.verify import Graphs
 from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate
 from specviz.supported import refuse_odd_cache, refuse_unsupported
+from specviz.taps import tapped
 from specviz.tree import TokenTree, ancestor_mask
 
 PREFILL_CHUNK = 512  # prompt tokens per forward; bounds activation memory, long prompts go in several
@@ -33,6 +36,7 @@ class Output:
 
     logits [rows, nodes, vocab] (prefill: [rows, 1, vocab], after the last prompt token);
     hidden {tap: [rows, nodes, H]}; tap i < layers is the state ENTERING layer i, tap == layers the final norm's output.
+    With graphs these are a graph's own tensors: they hold until the next forward on the same cache.
     """
 
     logits: torch.Tensor
@@ -57,10 +61,15 @@ class Target:
         # transformers 5.24 calls the argument `cache`, 5.17 `past_key_values`; the wrong one is silently swallowed there
         self._cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
         self._lock = threading.RLock()  # taps are hooks on the shared model: one forward at a time
+        self._fold = fold_of(model)
+        self.graphs = Graphs(self._run, self.layers, next(model.parameters()), self._fold, self._note)
 
     @classmethod
-    def load(cls, name: str = DEFAULT_TARGET, device: str | None = None, dtype: str | None = None) -> Target:
-        """Loads a target by key, folder or hub id. Raises Missing, UnsupportedModel or BadInput with what to do."""
+    def load(cls, name: str = DEFAULT_TARGET, device: str | None = None, dtype: str | None = None, *, graphs: bool | None = None) -> Target:
+        """Loads a target by key, folder or hub id. Raises Missing, UnsupportedModel or BadInput with what to do.
+
+        `graphs` says whether verification is replayed from CUDA graphs (None: on CUDA only); see `use_graphs`.
+        """
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
         place, notes = pick_device(device)
@@ -80,7 +89,8 @@ class Target:
             dtype, model = "bfloat16", model.to(torch.bfloat16)
             notes += (f"{name} has {model.num_parameters() / 1e9:.1f} B parameters, so bfloat16 is used: near-ties may flip.",)
         torch.set_float32_matmul_precision("highest")  # TF32 off: exact means equal
-        hashed = hash_folder(Path(source)) or hash_tensors(model.state_dict().items())
+        folder = Path(source) if Path(source).is_dir() else hub.cached(source)
+        hashed = (hash_folder(folder) if folder else None) or hash_tensors(model.state_dict().items())
         model = model.to(place)
         use_tree_attention(model)
         stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
@@ -90,11 +100,33 @@ class Target:
             target.self_check()
         except (RuntimeError, IndexError) as problem:
             raise UnsupportedModel(f"{name} could not verify a small tree: {problem}") from problem
+        if place.type == "cuda" if graphs is None else graphs:
+            target.use_graphs()
         return target
 
+    def use_graphs(self) -> None:
+        """Verifies by replay over static shapes from now on: CUDA graphs, or on a CPU the same shapes without a graph.
+
+        Where this model cannot be captured, or gives other logits then, the ordinary path stays and `notes` say why.
+        """
+        self.graphs.on = True
+        try:
+            self.self_check()
+        except (UnsupportedModel, RuntimeError, IndexError) as problem:
+            self.graphs.give_up(str(problem))
+
+    @property
+    def runs_ahead(self) -> bool:
+        """True where a forward is enqueued rather than done when it returns: then results are best fetched in one go."""
+        return self.graphs.mode != "off" or self.device.type == "cuda"
+
+    def _note(self, text: str) -> None:
+        self.notes += (text,)
+        warnings.warn(text, stacklevel=2)
+
     def new_cache(self, batch: int, capacity: int) -> TreeCache:
-        """Leases a cache for one run; `capacity` counts prompt, new tokens and the nodes of one tree."""
-        return TreeCache(self.layers, batch, capacity)
+        """Returns a cache of the caller's own; `capacity` counts prompt, new tokens and the nodes of one tree."""
+        return self.graphs.new_cache(batch, capacity)
 
     def prefill(self, ids: Sequence[int], cache: TreeCache, row: int = 0, taps: Sequence[int] = ()) -> Output:
         """Runs the prompt of one row plainly causal, in chunks, commits it, and returns the last position's logits and all taps.
@@ -121,6 +153,8 @@ class Target:
         Nothing is committed: call `cache.commit(row, path)` for what is kept. Raises CacheFull before the pass.
         """
         rows = range(len(trees)) if rows is None else rows
+        if self.graphs.on and (seen := self.graphs.verify(trees, cache, rows, taps)) is not None:
+            return Output(seen.logits, seen.hidden)
         width = max(len(tree) for tree in trees)
         cache.begin(rows, width, self.device)
         tokens = [[*tree.tokens, *[0] * (width - len(tree))] for tree in trees]
@@ -130,46 +164,22 @@ class Target:
         return self._run(torch.tensor(tokens, device=self.device), torch.tensor(positions, device=self.device), mask, cache, taps)
 
     def _mask(self, trees: Sequence[TokenTree], lengths: Sequence[int], width: int, view: int) -> torch.Tensor:
-        """Returns the additive mask [rows, 1, nodes, view]: committed prefix and own ancestors only.
+        """Returns the additive mask [rows, 1, nodes, view]: committed prefix and own ancestors only; repeated as `fold_of` says.
 
         Float with the dtype's minimum, never bool or -inf: eager attention adds a bool mask as 0/1, and a row of -inf is NaN.
         """
         floor = torch.finfo(self.dtype).min
-        mask = torch.full((len(trees), 1, width, view), floor, dtype=self.dtype, device=self.device)
+        mask = torch.full((len(trees), 1, self._fold, width, view), floor, dtype=self.dtype, device=self.device)
         for i, (tree, length) in enumerate(zip(trees, lengths, strict=True)):
-            mask[i, 0, :, :length] = 0
-            mask[i, 0, :, length : length + width] = _tree_mask(tree.parents, width, self.dtype).to(self.device)
-        return mask
+            mask[i, 0, :, :, :length] = 0
+            mask[i, 0, :, :, length : length + width] = _tree_mask(tree.parents, width, self.dtype).to(self.device)
+        return mask.flatten(2, 3)
 
     def _run(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None, cache: TreeCache, taps: Sequence[int], keep: int = 0) -> Output:
-        with self._lock, torch.inference_mode(), self._tapped(taps) as hidden:
+        with self._lock, torch.inference_mode(), tapped(self._decoder, taps, self.name) as hidden:
             arguments = {"input_ids": ids, "position_ids": positions, "attention_mask": mask, "use_cache": True, self._cache_name: cache}
             logits = self.model(**arguments, logits_to_keep=keep).logits
         return Output(logits, hidden)
-
-    @contextmanager
-    def _tapped(self, taps: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
-        """Catches hidden states by hooks: bit-equal to what the layers see, in every transformers version."""
-        hidden: dict[int, torch.Tensor] = {}
-        with ExitStack() as hooks:
-            for tap in taps:
-                hooks.callback(self._hook(tap, hidden).remove)
-            yield hidden
-
-    def _hook(self, tap: int, hidden: dict[int, torch.Tensor]) -> Any:
-        if not 0 <= tap <= self.layers:
-            raise BadInput(f"tap {tap} does not exist: {self.name} has layers 0 to {self.layers - 1}, and {self.layers} for the final norm.")
-
-        def entering(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            hidden[tap] = args[0] if args else kwargs["hidden_states"]
-
-        def leaving(module: Any, args: tuple[Any, ...], output: Any) -> None:
-            hidden[tap] = output[0]
-
-        if tap == self.layers:
-            return self._decoder.register_forward_hook(leaving)
-        layers = self._decoder.layers if hasattr(self._decoder, "layers") else self._decoder.h
-        return layers[tap].register_forward_pre_hook(entering, with_kwargs=True)
 
     def encode(self, prompt: str, chat: bool = True) -> list[int]:
         """Returns the token ids of one user turn in the model's chat template (plain text without one, or when `chat` is False).

@@ -18,7 +18,7 @@ os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -67,6 +67,17 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a person's machine measured of itself is neither read nor written by tests."""
+    before = os.environ.get("SPECVIZ_CACHE")
+    os.environ["SPECVIZ_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    os.environ.pop("SPECVIZ_CACHE")
+    if before is not None:
+        os.environ["SPECVIZ_CACHE"] = before
 
 
 def tokenizer(vocab_size: int = VOCAB) -> PreTrainedTokenizerFast:
@@ -159,6 +170,8 @@ def prompts() -> list[str]:
 @pytest.fixture(scope="session")
 def random_heads(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Returns the folder of a random checkpoint of a learned method that fits the tiny target; skips a method it cannot make."""
+    from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
+    from specviz.drafters._hydra_module import HydraHeads, HydraSizes
     from specviz.drafters.eagle_module import EagleLayer, EagleSizes
     from specviz.drafters.heads import HeadConfig, save_head
     from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
@@ -166,7 +179,17 @@ def random_heads(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) 
     vocabulary = torch.arange(3, VOCAB, 2)
     makers: dict[str, Callable[[], Any]] = {
         "medusa": lambda: MedusaHeads(MedusaSizes(tiny_target.hidden_size, 4, 1, len(vocabulary))),
+        "hydra": lambda: HydraHeads(HydraSizes(tiny_target.hidden_size, 4, 1, len(vocabulary))),
         "eagle": lambda: EagleLayer(EagleSizes.of(tiny_target.text_config, len(vocabulary))),
+        "eagle3": lambda: Eagle3Layer(
+            Eagle3Sizes(
+                **EagleSizes.of(tiny_target.text_config, len(vocabulary)).to_json(),
+                feature=tiny_target.hidden_size,
+                taps=(1, 2, tiny_target.layers),
+                own_rows=False,
+                residual_embedding=True,
+            )
+        ),
     }
 
     @cache

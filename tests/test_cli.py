@@ -258,7 +258,10 @@ def test_train_binds_plan_and_knobs(run: Cli, monkeypatch: pytest.MonkeyPatch, t
     words = ["--plan", "epochs=2", "--plan", "rate=0.01", "--knob", "unroll=3", "--knob", "mode=soft", "--run", tmp_path]
     assert "chain tau 1.800" in run("train", "eagle", "--features", tmp_path, *words).out
     assert run("train", "eagle", "--data", "x.jsonl").status == 0
-    assert calls[0] == ("eagle", tmp_path, 2, 0.01, {"unroll": 3, "mode": "soft"}, tmp_path)
-    assert calls[1][1] == Path("captured")
+    assert calls[0] == ("eagle", [tmp_path], 2, 0.01, {"unroll": 3, "mode": "soft"}, tmp_path)
+    assert calls[1][1] == [Path("captured")]
+    assert run("train", "eagle", "--features", tmp_path, "--plan", "data_share=0.25").status == 0
+    assert calls[2][-1] == Path("runs/fit/eagle-share0.25")
+    assert "Give --features FOLDER, or --data" in run("train", "eagle").err
     assert "The plan has no 'epoch'. It has: epochs" in run("train", "eagle", "--features", tmp_path, "--plan", "epoch=2").err
     assert "is not NAME=VALUE" in run("train", "eagle", "--features", tmp_path, "--knob", "unroll").err

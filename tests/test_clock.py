@@ -39,3 +39,41 @@ def test_cuda_events_are_read_when_taken():
     with clock.phase("verify"):
         torch.zeros(8, device="cuda").sum()
     assert clock.take()["verify"] > 0
+
+
+class Event:
+    """A CUDA event whose device has come as far as `done`; the n-th event lies at n * 10 ms."""
+
+    made, done = 0, 0
+
+    def __init__(self) -> None:
+        Event.made += 1
+        self.number = Event.made
+
+    def record(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return self.number <= Event.done
+
+    def synchronize(self) -> None:
+        Event.done = max(Event.done, self.number)
+
+    def elapsed_time(self, other: Event) -> float:
+        return (other.number - self.number) * 10.0
+
+
+def test_inside_a_round_the_clock_waits_for_nothing():
+    Event.made = Event.done = 0
+    clock = Clock(event=Event)
+    for name in ("draft", "verify"):
+        with clock.phase(name):
+            pass
+    assert clock.take(wait=False) == {}
+    Event.done = 2  # the draft's events have passed
+    assert clock.take(wait=False) == {"draft": pytest.approx(0.01)}
+    with clock.phase("commit"):
+        pass
+    assert clock.take(wait=False) == {}
+    assert clock.take() == {"verify": pytest.approx(0.01), "commit": pytest.approx(0.01)}
+    assert clock.take() == {}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from trees import evidence_of, random_tree
 
-from specviz.evidence import Evidence
+from specviz.evidence import Evidence, Gathered, draw_rows, gather
 from specviz.sampling import Sampling, Uniform, draw, warp
 from specviz.tree import TokenTree
 
@@ -76,3 +76,41 @@ def test_tokens_that_are_ruled_out_spoil_no_number(temperature):
     assert columns.entropy[0] == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75))
     assert columns.target_rank[1:] == (0, 2)
     assert columns.tops[0] == ((1, 0.75), (0, 0.25), (2, 0.0))
+
+
+# -- fetched in one go
+
+
+def pair_of(sampling: Sampling, seed: int = 0) -> tuple[Evidence, Gathered]:
+    tree = random_tree(Random(seed), 12, 30)
+    logits = torch.randn(14, 30, generator=torch.Generator().manual_seed(seed)) * 2
+    lazy, eager = Evidence(tree, logits, sampling, Uniform(4), 9), Gathered(tree, logits, sampling, Uniform(4), 9)
+    eager.enqueue_columns(5)
+    gather([eager])
+    return lazy, eager
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.0, top_p=0.7), Sampling(1.3, top_k=4)])
+def test_gathered_evidence_says_what_evidence_says(sampling):
+    lazy, eager = pair_of(sampling)
+    assert lazy.argmax == eager.argmax
+    for node in (0, 3, 7):
+        assert lazy.choice(node) == eager.choice(node)
+        assert torch.allclose(lazy.warped(node), eager.warped(node))
+        assert torch.equal(lazy.tempered(node), eager.tempered(node))
+        for token in (lazy.tree.tokens[5], 2):
+            assert lazy.probability(node, token) == pytest.approx(eager.probability(node, token))
+    a, b = lazy.columns(also=[11], top=3), eager.columns(also=[11], top=3)
+    assert (a.target_rank, a.wanted) == (b.target_rank, b.wanted)
+    for name in ("p", "p_warped", "entropy"):
+        assert list(getattr(b, name)) == [None if x is None else pytest.approx(x, rel=1e-5) for x in getattr(a, name)]
+    assert {node: [t for t, _ in top] for node, top in a.tops.items()} == {node: [t for t, _ in top] for node, top in b.tops.items()}
+
+
+def test_rows_are_drawn_as_single_ones_are():
+    p = torch.rand(40, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    p[:, 40:] = 0.0  # the last tokens have no mass
+    p[::2, :5] = 0.0
+    p /= p.sum(-1, keepdim=True)
+    for u in (0.0, 0.3, 0.999999, 1.0 - 2.0**-53):
+        assert draw_rows(p, torch.full((40,), u, dtype=torch.float64)).tolist() == [draw(row, u) for row in p]

@@ -14,14 +14,36 @@ PACKAGE = ROOT / "specviz"
 
 # Each layer imports from the layers above it in this list only. A name stands for a module or for a whole package.
 LAYERS = [
-    {"errors"},
-    {"checks", "registry", "clock", "strings", "packed", "attention", "prompts", "sources", "sampling", "tree", "supported", "cache"},
+    {"errors", "staging"},
+    {"hub"},
+    {
+        "checks",
+        "processor",
+        "registry",
+        "clock",
+        "strings",
+        "packed",
+        "attention",
+        "prompts",
+        "sources",
+        "sampling",
+        "tree",
+        "supported",
+        "cache",
+        "taps",
+        "rows",
+    },
+    {"graphs"},
     {"events", "settings", "shapes", "evidence", "target"},
     {"trace", "acceptance", "drafters"},
-    {"build", "record"},
+    {"record"},
     {"decode"},
-    {"analysis", "lab", "checkpoints"},
+    {"analysis"},
+    {"profiling"},
+    {"build"},
+    {"lab", "checkpoints"},
     {"plots", "bench", "training"},
+    {"peers"},
     {"commands", "ui"},
     {"cli"},
     {"__main__"},
@@ -32,7 +54,7 @@ NEVER_IN = {
     "events": {"torch", "transformers"}, "checks": {"torch"}, "ui": {"transformers"},
 }  # fmt: skip
 # the app, the command line's readers and the plots live on events and traces: they never look into the engine's state
-NOT_FOR_READERS = {"cache", "evidence"}
+NOT_FOR_READERS = {"cache", "evidence", "graphs", "staging", "taps"}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -135,3 +157,31 @@ def test_it_imports_without(names, blocked):
     present = [name for name in names if (PACKAGE / f"{name.split('.')[1]}.py").exists() or (PACKAGE / name.split(".")[1]).is_dir()]
     done = subprocess.run([sys.executable, "-c", BLOCK.format(blocked=blocked, names=present)], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-800:]
+
+
+HEAVY = ("torch", "transformers", "gradio", "plotly", "numpy", "networkx")
+QUICK = """
+import sys
+{code}
+print(*(name for name in {heavy!r} if name in sys.modules))
+"""
+HELP = """
+import contextlib, io, specviz.cli
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    specviz.cli.main(["--help"])
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["import specviz", HELP, "import specviz.peers.base, specviz.analysis.peers, specviz.trace"], ids=["package", "help", "readers"]
+)
+def test_a_start_loads_nothing_heavy(code):
+    done = subprocess.run([sys.executable, "-c", QUICK.format(code=code, heavy=HEAVY)], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == []
+
+
+def test_importing_the_package_costs_next_to_nothing():
+    """A ratio to the standard library, as a busy machine is slow at both: the interpreter's own argparse takes tens of times longer."""
+    code = "import time; a = time.process_time(); import specviz; b = time.process_time(); import argparse, logging, http.client; print((b - a) / (time.process_time() - b))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert float(done.stdout) < 1.0

@@ -76,6 +76,17 @@ def test_a_knob_may_bring_a_check_of_its_own():
         knob.parse(4)
 
 
+def test_offers_are_asked_for_each_time_and_rule_nothing_out():
+    here = ["a"]
+    knob = Knob("File", name="file", default="a", offers=lambda: here)
+    assert knob.to_json()["offers"] == ["a"]
+    here.append("b")
+    assert knob.to_json()["offers"] == ["a", "b"]
+    assert knob.to_json()["choices"] is None
+    assert knob.parse("c") == "c"
+    assert Knob("Plain", name="plain").to_json()["offers"] is None
+
+
 def test_bind_fills_defaults_and_names_what_exists():
     bound = bind(acceptance, "typical", {"epsilon": "0.2"})
     assert bound.values == {"epsilon": 0.2, "delta": 0.3, "bonus": "sampled"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from specviz.analysis.summary import Summary, summarise
 from specviz.errors import BadInput
@@ -77,6 +77,62 @@ class Decomposition:
     @property
     def speedup(self) -> float:
         return self.tau / self.round_cost
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The formula of the speed-up with the terms of one bench, each per round and in forwards of one node, C(1).
+
+    modelled = tau / (verify + draft + rule + commit); C(1) is the verify phase of plain decoding in the same bench. measured is
+    the ratio of tokens per second, where plain decoding pays for its own rule and commit; wall that of whole runs, prefill and
+    events included, of which `events` is a part.
+    """
+
+    tau: float
+    plain_ms: float
+    verify: float
+    draft: float
+    rule: float
+    commit: float
+    events: float
+    measured: float
+    wall: float | None
+
+    @property
+    def cost(self) -> float:
+        return self.verify + self.draft + self.rule + self.commit
+
+    @property
+    def modelled(self) -> float:
+        return self.tau / self.cost
+
+    @property
+    def dearest(self) -> str:
+        """The term that takes most: verifying counts by what it costs beyond one node, which plain decoding pays too."""
+        return max(self.taken, key=lambda name: self.taken[name])
+
+    @property
+    def taken(self) -> dict[str, float]:
+        return {"verify": max(0.0, self.verify - 1.0), "draft": self.draft, "rule": self.rule, "commit": self.commit}
+
+    @property
+    def without_dearest(self) -> float:
+        """The modelled speed-up if that term cost nothing: how much there is to win."""
+        return self.tau / (self.cost - self.taken[self.dearest])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "modelled": self.modelled, "dearest": self.dearest, "without_dearest": self.without_dearest}
+
+
+def explain(mine: Summary, plain: Summary) -> Explained | None:
+    """Returns the terms of a drafter's runs against the plain runs of the same prompts; None when one of them has no round."""
+    one = (plain.seconds.get("verify") or 0.0) / plain.rounds if plain.rounds else 0.0
+    if mine.tau is None or one <= 0.0 or not mine.tokens_per_second or not plain.tokens_per_second:
+        return None
+    verify, draft, rule, commit, events = ((mine.seconds.get(name) or 0.0) / mine.rounds / one for name in ("verify", "draft", "accept", "commit", "record"))
+    walls = mine.seconds.get("wall"), plain.seconds.get("wall")
+    wall = (mine.new_tokens / walls[0]) / (plain.new_tokens / walls[1]) if walls[0] and walls[1] else None
+    return Explained(mine.tau, 1000.0 * one, verify, draft, rule, commit, events, mine.tokens_per_second / plain.tokens_per_second, wall)
 
 
 def decompose(trace: Trace, baseline: Trace, row: int = 0) -> Decomposition | None:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,11 @@ def load_target(args: argparse.Namespace, log: Console) -> Target:
     for note in target.notes:
         log.print(note, markup=False, style="yellow")
     return target
+
+
+def teller(log: Console) -> Callable[[str], None]:
+    """Returns how a drafter that is being built tells what it decided, or that this takes a moment."""
+    return lambda text: log.print(text, markup=False)
 
 
 def use_threads(count: int | None) -> None:

@@ -36,7 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", default="rejection", metavar="NAME", help="acceptance rule (default: %(default)s)")
     base.add_sampling_options(parser, max_new_tokens=128)
     base.add_target_options(parser)
+    parser.add_argument("--explain", action="store_true", help="also show the terms of the speed-up, tau / cost of a round, and which one costs most")
     parser.add_argument("--trace-overhead", action="store_true", help="measure instead what recording costs in wall time")
+    parser.add_argument("--peers", action="store_true", help="measure instead against transformers' generate, flashspec and llama.cpp, a process each")
     parser.add_argument("--repeats", type=base.positive, default=3, metavar="N", help="with --trace-overhead: runs per prompt (default: %(default)s)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the results to FILE, or print one JSON object and nothing else")
 
@@ -44,13 +46,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures, shows a table and writes the JSON."""
     specs, prompts = _specs(args.drafters), _prompts(args)
+    if args.peers:
+        from specviz.commands.show_peers import bench_peers
+
+        return bench_peers(args, specs, prompts)
     place = base.output_file(args.json) if args.json not in (None, "-") else None
     rule, sampling = _rule(args), base.sampling_of(args)
     out, log = base.consoles()
     with base.only_json(args.json == "-"):
         from specviz.bench import Bench, Plan
 
-        bench = Bench(base.load_target(args, log), specs, Plan(rule, sampling, args.max_new_tokens, args.raw))
+        bench = Bench(base.load_target(args, log), specs, Plan(rule, sampling, args.max_new_tokens, args.raw), base.teller(log))
         record = (_overheads if args.trace_overhead else _measure)(bench, prompts, args, log)
     if args.json == "-":
         sys.stdout.write(base.dump(record))
@@ -97,10 +103,18 @@ def _measure(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, 
             pairs[name].append(pair)
             taus = ((each, total(p.run.summary for p in found).tau) for each, found in pairs.items() if found)
             bar.update(task, advance=1, description="tau  " + "  ".join(f"{each} {tau or 0:.2f}" for each, tau in taus))
-    results = [result(name, found) for name, found in pairs.items()]
+    results = [result(name, found) | (_explained(found) if args.explain else {}) for name, found in pairs.items()]
     baseline = total(pair.baseline.summary for pair in next(iter(pairs.values())))
     plain = {"name": "autoregressive", **baseline.to_json()}
     return {"drafters": results, "baseline": plain, "meta": _meta(args, len(prompts), next(iter(pairs.values()))[0].run.meta)}
+
+
+def _explained(pairs: Sequence[Pair]) -> dict[str, Any]:
+    from specviz.analysis.cost import explain
+    from specviz.analysis.versus import total
+
+    terms = explain(total(pair.run.summary for pair in pairs), total(pair.baseline.summary for pair in pairs))
+    return {"explained": terms and terms.to_json()}
 
 
 def _meta(args: argparse.Namespace, count: int, meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,13 +156,17 @@ def _progress(log: Console) -> Any:
 
 
 def _print(out: Console, record: Mapping[str, Any]) -> None:
-    from specviz.commands.show_bench import bench_remarks, bench_table, task_table
+    from specviz.commands.show_bench import bench_remarks, bench_table, explain_remarks, explain_table, task_table
 
     out.print(bench_table(record))
     if any(len(entry["tasks"]) > 1 for entry in record["drafters"]):
         out.print(task_table(record))
     for line in bench_remarks(record):
         out.print(line, markup=False)
+    if any(entry.get("explained") for entry in record["drafters"]):
+        out.print(explain_table(record))
+        for line in explain_remarks(record):
+            out.print(line, markup=False)
 
 
 def _print_overheads(out: Console, record: Mapping[str, Any]) -> None:

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     out, log = base.consoles()
     with base.only_json(args.json):
         target = base.load_target(args, log)
-        drafter, ids = build_drafter(target, spec), base.encode(target, prompt, args.raw)
+        drafter = build_drafter(target, spec, temperature=sampling.temperature, say=base.teller(log))
+        ids = base.encode(target, prompt, args.raw)
         with stop_on_interrupt() as stopped:
             job = _Job(target, rule, prompt, ids, sampling, args.max_new_tokens, stopped)
             trace = _recorded(job, drafter, None if args.json else out)

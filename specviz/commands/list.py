@@ -32,7 +32,7 @@ def list_all() -> dict[str, list[dict[str, Any]]]:
     from specviz.acceptance.base import is_greedy_only, is_lossless
 
     return {
-        "drafters": [_entry(name, thing) | _shape_of(thing) for name, thing in discover(drafters).items()],
+        "drafters": [_entry(name, thing) | _shape_of(name, thing) for name, thing in discover(drafters).items()],
         "rules": [_entry(name, rule) | {"lossless": is_lossless(rule), "greedy_only": is_greedy_only(rule)} for name, rule in discover(acceptance).items()],
         "shapes": _entries(shapes),
         "plots": _entries(plots),
@@ -47,8 +47,15 @@ def _entry(name: str, thing: Any) -> dict[str, Any]:
     return {"name": name, "summary": summary(thing), "knobs": [knob.to_json() for knob in knobs(thing)]}
 
 
-def _shape_of(cls: Any) -> dict[str, Any]:
-    return {"default_shape": cls.default_shape, "default_shape_knobs": dict(cls.default_knobs), "learned": cls.learned}
+def _shape_of(name: str, cls: Any) -> dict[str, Any]:
+    from specviz.analysis.head_report import has_report
+    from specviz.analysis.remembered import remembered_budget
+    from specviz.sources import DEFAULT_TARGET, models_dir
+
+    folder = models_dir() / DEFAULT_TARGET / name
+    budget = remembered_budget(folder, name) if cls.learned else None
+    auto = {"auto": budget.to_json() if budget else None} if cls.learned and has_report(folder) else {}
+    return auto | {"default_shape": cls.default_shape, "default_shape_knobs": dict(cls.default_knobs), "learned": cls.learned}
 
 
 def _print(listing: Mapping[str, list[dict[str, Any]]]) -> None:
@@ -71,5 +78,11 @@ def _print(listing: Mapping[str, list[dict[str, Any]]]) -> None:
 def _remark(entry: Mapping[str, Any]) -> str:
     if "lossless" in entry:
         return " (lossless)" if entry["lossless"] else " (lossy)"
+    if "auto" in entry:
+        from specviz.analysis.budget import budget_text
+
+        if entry["auto"] is None:
+            return f" By itself: {entry['default_shape']} with nodes=auto, decided by what this machine measures at its first use."
+        return f" By itself: {entry['default_shape']} with {budget_text(entry['auto'])}."
     suited = ", ".join(f"{name}={value}" for name, value in entry.get("default_shape_knobs", {}).items())
     return f" By itself: {entry['default_shape']}{f' with {suited}' if suited else ''}." if entry.get("default_shape") else ""

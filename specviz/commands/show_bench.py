@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from specviz.analysis.budget import budget_text
 from specviz.commands.show import FAINT, grid, milliseconds, number, percent
 
 SHOWN_DEPTHS = 4
@@ -64,6 +65,9 @@ def bench_remarks(record: Mapping[str, Any]) -> Iterator[str]:
     """Yields the lines below the tables: definitions in short, why a share is missing, and each difference with how close it was."""
     yield "tau: tokens per target forward, the bonus token included, prefill excluded. by depth: % accepted at depth 1, 2, ..., given that the parent was. draft, verify: ms per round."
     for entry in record["drafters"]:
+        budget = (entry.get("drafter") or {}).get("budget")
+        if budget:
+            yield f"{entry['name']}: {budget_text(budget)}"
         if entry["why_not_comparable"]:
             yield f"{entry['name']}: no share of equal texts, as {entry['why_not_comparable']}."
         for difference in entry["differences"][:SHOWN_DIFFERENCES]:
@@ -71,6 +75,30 @@ def bench_remarks(record: Mapping[str, Any]) -> Iterator[str]:
         more = len(entry["differences"]) - SHOWN_DIFFERENCES
         if more > 0:
             yield f"{entry['name']}: and {more} more differences (all are in the JSON)."
+
+
+def explain_table(record: Mapping[str, Any]) -> Table:
+    """Returns the formula of the speed-up, a row per drafter; costs are per round, in forwards of one node."""
+    table = grid("Speed-up = tau / (verify + draft + rule + commit), each in forwards of one node, C(1)")
+    table.add_column("drafter", overflow="fold", min_width=14)
+    for name in ("tau", "verify", "draft", "rule", "commit", "(events)", "modelled", "measured", "dearest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in record["drafters"]:
+        terms = entry.get("explained")
+        if terms:
+            cells = (number(terms[name]) for name in ("tau", "verify", "draft", "rule", "commit", "events", "modelled", "measured"))
+            table.add_row(Text(entry["name"]), *cells, terms["dearest"])
+    return table
+
+
+def explain_remarks(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what C(1) was, what the columns are, and what each drafter would gain if its dearest term cost nothing."""
+    told = [(entry["name"], entry["explained"]) for entry in record["drafters"] if entry.get("explained")]
+    yield f"C(1) = {told[0][1]['plain_ms']:.1f} ms, the verify phase of plain decoding in this bench. verify is C(nodes)/C(1). events is recording: no decoding time."
+    yield "measured: tokens per second over plain decoding's, whose own rule and commit the model leaves out."
+    for name, terms in told:
+        wall = "" if terms["wall"] is None else f" By the clock, prefill and events included: {terms['wall']:.2f}x."
+        yield f"{name}: {terms['dearest']} costs most; without it the model says {terms['without_dearest']:.2f}x instead of {terms['modelled']:.2f}x.{wall}"
 
 
 def _difference(found: Mapping[str, Any]) -> str:

@@ -80,6 +80,18 @@ class Growth:
             return [self._sample(node, log_q[i], k) for i, node in enumerate(nodes)]
         return [[self._add(node, t, v) for t, v in zip(tokens[:k], logs[:k], strict=True)] for node, tokens, logs in zip(nodes, rows, confidences, strict=True)]
 
+    def follow(self, node: int, token: int) -> tuple[int, int | None]:
+        """Adds `token` below `node`, however unlikely, and returns its node and its rank in q, 0 first (None: the draft cannot name it).
+
+        For measurements that walk along known text; a shape that drafts does not know what comes next.
+        """
+        log_q = self._step(self, [node])[0]
+        columns = [token] if self._vocabulary is None else (self._vocabulary == token).nonzero().flatten().tolist()
+        if not columns:
+            return self._add(node, token, -math.inf), None
+        value = log_q[columns[0]]
+        return self._add(node, token, float(value)), int((log_q > value).sum())
+
     def _add(self, parent: int, token: int, log_q: float) -> int:
         self.tokens.append(token)
         self.parents.append(parent)

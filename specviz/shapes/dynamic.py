@@ -5,16 +5,16 @@ from typing import Annotated
 
 from specviz.errors import BadInput
 from specviz.registry import Knob
-from specviz.shapes.base import Growth
+from specviz.shapes.base import MAX_NODES, Growth
 from specviz.tree import TokenTree
 
 
 def dynamic(
     growth: Growth,
     *,
-    nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, 128, 1)] = 24,
-    depth: Annotated[int, Knob("Depth", "Draft steps, the first included.", 1, 12, 1)] = 5,
-    top_k: Annotated[int, Knob("Top k", "Children drafted per node, and nodes expanded per depth.", 1, 32, 1)] = 8,
+    nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, 128, 1, auto=True)] = 24,
+    depth: Annotated[int, Knob("Depth", "Draft steps, the first included.", 1, 12, 1, auto=True)] = 5,
+    top_k: Annotated[int, Knob("Top k", "Children drafted per node, and nodes expanded per depth.", 1, 32, 1, auto=True)] = 8,
     show_pruned: Annotated[int, Knob("Cut candidates kept", "How many drafted but cut candidates a trace keeps, best first.", 0, 256, 1, advanced=True)] = 32,
 ) -> TokenTree:
     """Grows where the draft is confident: expands the best nodes per depth, then keeps the best overall (EAGLE-2, section 4)."""
@@ -32,3 +32,14 @@ def dynamic(
             edge = heapq.nsmallest(nodes, (-total for total in growth.totals))[-1]
             frontier = [node for node in frontier if -growth.totals[node] < edge]
     return growth.tree(growth.best(nodes), show_pruned)
+
+
+def fitting(nodes: int) -> tuple[int, int]:
+    """Returns (depth, top_k) that suit a tree of `nodes`: what `auto` uses, and what a head's report is measured with.
+
+    A small tree gains nothing from candidates that cannot enter it, and every draft step costs time.
+    """
+    return next((depth, top_k) for most, depth, top_k in _FITTING if nodes <= most)
+
+
+_FITTING = ((8, 3, 4), (16, 4, 6), (32, 5, 8), (MAX_NODES, 6, 10))  # (up to this many nodes, depth, top_k)

@@ -13,6 +13,7 @@ from specviz.ui import api, notes, pages, zero
 from specviz.ui.app import App
 from specviz.ui.controls import QUIET
 from specviz.ui.engine import Engine
+from specviz.ui.links import link
 from specviz.ui.theme import HEAD, STYLE, theme
 
 ORDER = ("live", "compare")  # pages named here come first, others follow in file-name order
@@ -33,10 +34,12 @@ def build(settings: Settings | None = None, *, app: App | None = None) -> gr.Blo
     with gr.Blocks(title="specviz", analytics_enabled=False, delete_cache=(3600, 86400), fill_width=True) as demo:
         api.place(app)  # first: its name belongs to it, not to a handler of a page
         _header(demo, app)
-        with gr.Tabs(elem_id="pages", elem_classes="app-tabs"):
+        with gr.Tabs(elem_id="pages", elem_classes="app-tabs") as tabs:
+            places, made = {}, {}
             for name, page in _pages().items():
-                with gr.Tab(name.replace("_", " ").capitalize(), id=name, elem_id=f"page-{name}"):
-                    page(app)
+                with gr.Tab(name.replace("_", " ").capitalize(), id=name, elem_id=f"page-{name}") as places[name]:
+                    made[name] = page(app)
+        link(tabs, places, made)
     demo.queue(max_size=settings.queue, default_concurrency_limit=8)
     demo.specviz = app
     return demo

@@ -10,7 +10,7 @@ from specviz import plots
 from specviz.registry import discover
 from specviz.trace import Trace
 
-ORDER = ("race", "race_over_time", "histogram", "depth", "time_split")  # plots named here come first
+ORDER = ("race", "race_over_time", "histogram", "depth", "time_split", "cost")  # plots named here come first
 
 
 def found_plots() -> dict[str, Any]:
@@ -35,6 +35,10 @@ class Charts:
     def draw(self, trace: Trace) -> dict[Any, Any]:
         """Returns a figure of the trace for every place."""
         return {place: found_plots()[name](trace) for name, place in self.places.items()}
+
+    def figure(self, name: str, trace: Trace) -> Any:
+        """Returns one figure of the trace."""
+        return found_plots()[name](trace)
 
     def draw_one(self, trace: Trace) -> dict[Any, Any]:
         """Returns one figure, the places taking turns: drawing all of them at once would hold up a browser that shares its CPU with the model."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from specviz import acceptance, drafters, shapes
 from specviz.acceptance.base import is_greedy_only, is_lossless
+from specviz.analysis.head_report import has_report
 from specviz.build import Spec
 from specviz.errors import BadInput
-from specviz.registry import Knob, discover, knobs, summary
+from specviz.registry import AUTO, Knob, discover, knobs, summary
 from specviz.sampling import Sampling
 from specviz.sources import DEFAULT_TARGET, models_dir
 from specviz.ui.engine import Ask
@@ -68,10 +69,14 @@ def takes_shape(drafter: str) -> bool:
     return "shape" in inspect.signature(thing("drafter", drafter).__init__).parameters
 
 
+def is_learned(drafter: str) -> bool:
+    """True when the drafter has a trained head, so that there can be a report on it."""
+    return bool(getattr(thing("drafter", drafter), "learned", False))
+
+
 def is_available(drafter: str, target: str = DEFAULT_TARGET) -> bool:
     """True when the drafter needs no checkpoint, or its checkpoint is in the models folder."""
-    learned = bool(getattr(thing("drafter", drafter), "learned", False))
-    return not learned or any((models_dir() / target / drafter).glob("*.safetensors"))
+    return not is_learned(drafter) or any((models_dir() / target / drafter).glob("*.safetensors"))
 
 
 def first_choice(target: str = DEFAULT_TARGET) -> Choice:
@@ -92,6 +97,18 @@ def defaults(kind: str, name: str, drafter: str | None = None) -> dict[str, Any]
     if kind == "shape" and drafter is not None and name == default_shape(drafter):
         values |= thing("drafter", drafter).default_knobs
     return values
+
+
+def is_auto(kind: str, name: str, drafter: str, target: str = DEFAULT_TARGET) -> bool:
+    """True when the drafter's tree is sized by this machine unless a person says otherwise: its head has a report to size it by."""
+    fits = kind == "shape" and name == default_shape(drafter) and any(knob.auto for knob in knobs(thing(kind, name)))
+    return fits and is_learned(drafter) and has_report(models_dir() / target / drafter)
+
+
+def begins_with(kind: str, name: str, drafter: str, target: str = DEFAULT_TARGET) -> dict[str, Any]:
+    """Returns the knob values of a fresh choice: the defaults, AUTO where this machine decides."""
+    auto = {knob.name: AUTO for knob in knobs(thing(kind, name)) if knob.auto} if is_auto(kind, name, drafter, target) else {}
+    return defaults(kind, name, drafter) | auto
 
 
 def all_knobs() -> dict[tuple[str, str], tuple[Knob, ...]]:

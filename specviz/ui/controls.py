@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from specviz.registry import Knob
+from specviz.registry import AUTO, Knob
 from specviz.sampling import Sampling
 from specviz.settings import Settings
 from specviz.ui import choices
@@ -18,6 +18,7 @@ from specviz.ui.engine import Ask
 from specviz.ui.presets import PRESETS
 
 SEEDS = 2**31 - 1
+AUTO_INFO = "As many nodes as pay on this machine: from the head's report, and from what forwards cost here (measured once)."
 LENGTH = 96  # new tokens asked for at first
 QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 Values = Mapping[Component, Any]
@@ -28,6 +29,8 @@ def component(knob: Knob, value: Any, elem_id: str) -> Component:
     common: dict[str, Any] = {"value": value, "label": knob.label, "info": knob.help or None, "interactive": True, "elem_id": elem_id}
     if knob.choices is not None:
         return gr.Dropdown(choices=list(knob.choices), **common)
+    if knob.offers is not None:
+        return gr.Dropdown(choices=list(knob.offers()), allow_custom_value=True, **common)
     if knob.type is bool:
         return gr.Checkbox(**common)
     if knob.type in (int, float) and knob.minimum is not None and knob.maximum is not None:
@@ -71,12 +74,17 @@ class Method:
         self.knobs: dict[choices.Key, Component] = {}
         self.groups: dict[tuple[str, str, bool], gr.Column] = {}
         self.picks: dict[str, gr.Dropdown] = {}
+        self.autos: dict[tuple[str, str], gr.Checkbox] = {}  # one tick stands for all knobs that this machine can decide
+        self.by_hand: dict[tuple[str, str], gr.Column] = {}  # those knobs, shown while it is off
         labels = {"drafter": "Drafter", "shape": "Tree shape", "rule": "Acceptance rule"}
         for kind in KINDS:
             self.picks[kind] = gr.Dropdown(
                 list(choices.names(kind)), value=first.picked(kind), label=labels[kind], info=choices.describe(kind, first.picked(kind), target),
                 visible=first.picked(kind) is not None, interactive=True, filterable=False, elem_id=f"{prefix}-{kind}",
             )  # fmt: skip
+            if kind == "drafter":
+                learned = choices.is_learned(first.drafter)
+                self.report = gr.Button("How good is this head?", size="sm", visible=learned, min_width=0, elem_id=f"{prefix}-report", elem_classes="app-link")
             self._add_groups(kind, advanced=False)
         self.temperature = gr.Slider(
             0,
@@ -117,17 +125,37 @@ class Method:
                 continue
             values = choices.defaults(kind, name, self.first.drafter)
             with gr.Column(visible=self.first.picked(kind) == name, elem_classes="app-knobs", min_width=0) as self.groups[kind, name, advanced]:
+                if any(knob.auto for knob in shown):
+                    self._add_auto(kind, name, [knob for knob in shown if knob.auto], values)
                 for knob in shown:
-                    self.knobs[kind, name, knob.name] = component(knob, values[knob.name], f"{self.prefix}-{kind}-{name}-{knob.name}")
+                    if not knob.auto:
+                        self.knobs[kind, name, knob.name] = component(knob, values[knob.name], f"{self.prefix}-{kind}-{name}-{knob.name}")
+
+    def _add_auto(self, kind: str, name: str, found: list[Knob], values: Mapping[str, Any]) -> None:
+        on = choices.is_auto(kind, name, self.first.drafter, self.target)
+        self.autos[kind, name] = gr.Checkbox(on, label="Automatic size", info=AUTO_INFO, interactive=True, elem_id=f"{self.prefix}-{kind}-{name}-auto")
+        with gr.Column(visible=not on, elem_classes="app-knobs", min_width=0) as self.by_hand[kind, name]:
+            for knob in found:
+                self.knobs[kind, name, knob.name] = component(knob, values[knob.name], f"{self.prefix}-{kind}-{name}-{knob.name}")
 
     def wire(self) -> None:
         """Shows what applies after every change. Call once all parts are placed."""
-        inputs = [*self.picks.values(), self.temperature]
-        outputs = [*self.picks.values(), self.note, *self.groups.values(), *self.knobs.values()]
-        self.picks["drafter"].input(self.new_drafter, inputs, outputs, **QUIET)
+        self.picks["drafter"].input(self.new_drafter, self.chosen, self.shown, **QUIET)
         for changed in (self.picks["shape"], self.picks["rule"]):
-            changed.input(self.settled, inputs, outputs, **QUIET)
-        self.temperature.release(self.settled, inputs, outputs, **QUIET)
+            changed.input(self.settled, self.chosen, self.shown, **QUIET)
+        self.temperature.release(self.settled, self.chosen, self.shown, **QUIET)
+        for key, tick in self.autos.items():
+            tick.input(lambda on: gr.update(visible=not on), tick, self.by_hand[key], **QUIET)
+
+    @property
+    def chosen(self) -> list[Component]:
+        """What `settled` and `new_drafter` read, in the order of their parameters."""
+        return [*self.picks.values(), self.temperature]
+
+    @property
+    def shown(self) -> list[Any]:
+        """What they change."""
+        return [*self.picks.values(), self.report, self.note, *self.groups.values(), *self.knobs.values(), *self.autos.values(), *self.by_hand.values()]
 
     def new_drafter(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
         """Another drafter brings its own default shape, with the knobs that suit it."""
@@ -136,6 +164,9 @@ class Method:
         if shape is not None:
             values = choices.defaults("shape", shape, drafter)
             updates |= {part: gr.update(value=values[knob]) for (kind, name, knob), part in self.knobs.items() if (kind, name) == ("shape", shape)}
+            if ("shape", shape) in self.autos:
+                on = choices.is_auto("shape", shape, drafter, self.target)
+                updates |= {self.autos["shape", shape]: gr.update(value=on), self.by_hand["shape", shape]: gr.update(visible=not on)}
         return updates
 
     def settled(self, drafter: str, shape: str | None, rule: str, temperature: float) -> dict[Any, Any]:
@@ -145,11 +176,17 @@ class Method:
             for kind, pick in self.picks.items()
         }
         updates |= {group: gr.update(visible=choice.picked(kind) == name) for (kind, name, _), group in self.groups.items()}
+        updates |= self._offered(choice) | {self.report: gr.update(visible=choices.is_learned(choice.drafter))}
         return updates | {self.note: gr.update(value=choice.note, visible=bool(choice.note))}
+
+    def _offered(self, choice: Choice) -> dict[Any, Any]:
+        """What is at hand is looked up again whenever it comes into view: a file may have been added since the page was made."""
+        shown = [(kind, name, knob) for (kind, name), found in choices.all_knobs().items() if choice.picked(kind) == name for knob in found]
+        return {self.knobs[kind, name, knob.name]: gr.update(choices=list(knob.offers())) for kind, name, knob in shown if knob.offers is not None}
 
     @property
     def inputs(self) -> set[Component]:
-        return {*self.picks.values(), *self.knobs.values(), self.temperature, self.top_p, self.top_k}
+        return {*self.picks.values(), *self.knobs.values(), *self.autos.values(), self.temperature, self.top_p, self.top_k}
 
     def choice(self, values: Values) -> Choice:
         """Returns what is chosen, made to fit together."""
@@ -160,7 +197,10 @@ class Method:
         return choices.make_sampling(values[self.temperature], values[self.top_p], values[self.top_k], seed)
 
     def knob_values(self, values: Values) -> dict[choices.Key, Any]:
-        return {key: values[part] for key, part in self.knobs.items()}
+        """Returns every knob's value; AUTO for those that a tick leaves to this machine."""
+        left = {(kind, name) for (kind, name), tick in self.autos.items() if values.get(tick)}
+        auto = {(kind, name, knob.name) for (kind, name), found in choices.all_knobs().items() if (kind, name) in left for knob in found if knob.auto}
+        return {key: AUTO if key in auto else values[part] for key, part in self.knobs.items()}
 
 
 def read_ask(prompt: Prompt, method: Method, values: Values) -> Ask:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from specviz.sources import DEFAULT_TARGET, fetch_default
 from specviz.ui import zero
 
 if TYPE_CHECKING:
+    from specviz.analysis.profile import Profile
     from specviz.build import Spec
     from specviz.drafters.base import Drafter
     from specviz.target import Target
@@ -133,17 +133,23 @@ class Engine:
         dtype = None if self.settings.dtype in auto else self.settings.dtype
         if self.settings.target == DEFAULT_TARGET:  # a hosted Space runs no `make weights`; where they are here, this returns at once
             fetch_default(lambda share, text: self._tell(text))
-        return Target.load(self.settings.target, device, dtype)
+        # where each call runs in a process of its own, a captured graph would never be replayed
+        return Target.load(self.settings.target, device, dtype, graphs=None if self._lent is None else False)
 
     def _tell(self, text: str) -> None:
         self._state = State("loading", f"loading {self.settings.target}: {text} …")
 
-    def drafter(self, spec: Spec) -> Drafter:
-        """Returns the drafter of `spec`; weights are loaded once per drafter and its own knobs, and shared by all tree shapes.
+    def drafter(self, spec: Spec, temperature: float = 0.0) -> Drafter:
+        """Returns the drafter of `spec`, its tree sized for runs at `temperature` where that is left to this machine; weights are loaded once per drafter and its own knobs, and shared by all tree shapes.
 
         Raises BadInput for a wrong name or knob, Missing for a lost checkpoint.
         """
-        from specviz.build import build_drafter, build_shape
+        from specviz.build import shaped
+
+        return shaped(self._loaded(spec), spec, temperature=temperature, say=log.info)
+
+    def _loaded(self, spec: Spec) -> Drafter:
+        from specviz.build import load_drafter
 
         if spec.drafter_knobs.get("checkpoint") and self.settings.host not in LOCAL_HOSTS:
             raise BadInput(
@@ -153,17 +159,30 @@ class Engine:
         with self._lock:
             made = self._drafters.get(key)
             if made is None:
-                made = self._drafters[key] = build_drafter(self.target, spec)
+                made = self._drafters[key] = load_drafter(self.target, spec)
                 while len(self._drafters) > DRAFTERS_KEPT:
                     self._drafters.popitem(last=False)
             self._drafters.move_to_end(key)
-        shape = build_shape(spec, type(made))
-        if shape is None:
-            return made
-        shaped: Any = copy.copy(made)  # safe: a drafter keeps nothing of a run
-        shaped.shape, shaped.spec = shape, {**made.spec, "shape": shape.to_json()}
-        ready: Drafter = shaped
-        return ready
+        return made
+
+    def must_measure(self, ask: Ask) -> bool:
+        """True when this run would first have to measure the machine, to size its tree: some seconds that a person should be told of."""
+        from specviz.build import auto_of
+        from specviz.profiling.budget import must_measure
+
+        made = self._loaded(ask.spec)
+        return auto_of(made, ask.spec) and must_measure(self.target, made, ask.sampling.temperature)
+
+    @property
+    def can_measure(self) -> bool:
+        """True when the model runs in this process, where it can be measured."""
+        return self._lent is None and self._target is not None
+
+    def measure(self) -> Profile:
+        """Measures what forwards of the target cost here, keeps the result for `nodes=auto` and the cost chart, and returns it."""
+        from specviz.profiling.measure import QUICK, keep, measure
+
+        return keep(measure(self.target, QUICK), log.warning)
 
     def encode(self, ask: Ask) -> tuple[int, ...]:
         """Returns the prompt's token ids. Raises BadInput when it is empty or longer than the app's limit, or when too much is asked for."""
@@ -184,7 +203,7 @@ class Engine:
 
     def warm_up(self, ask: Ask) -> bool:
         """Decodes a few tokens once per drafter, so that no run pays for first use; returns False when that was done before."""
-        key = str(ask.spec)
+        key = f"{ask.spec} {'greedy' if ask.sampling.greedy else 'sampled'}"
         if key in self._warm:
             return False
         for _ in self.events(replace(ask, max_new_tokens=min(WARM_UP_TOKENS, ask.max_new_tokens)), detail=False):
@@ -204,7 +223,7 @@ class Engine:
         from specviz.build import build_rule
         from specviz.decode import Request, decode
 
-        ids, drafter, rule = self.encode(ask), self.drafter(ask.spec), build_rule(ask.rule, ask.rule_knobs)
+        ids, drafter, rule = self.encode(ask), self.drafter(ask.spec, ask.sampling.temperature), build_rule(ask.rule, ask.rule_knobs)
         request = Request(ids, ask.prompt)
         yield from decode(self.target, drafter, rule, [request], sampling=ask.sampling, max_new_tokens=ask.max_new_tokens, detail=detail, stopped=stopped)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from specviz.analysis.budget import budget_text
 from specviz.analysis.compare import first_difference
 from specviz.analysis.cost import Decomposition, decompose_against
 from specviz.analysis.summary import Baseline, baseline_of, measured_speedup, summarise
@@ -37,7 +38,8 @@ def of_origin(origin: str, trace: Trace, row: int = 0) -> str:
     """Returns where the run on screen comes from, and what its drafter warned of (heads trained against another target)."""
     warnings = _mapping(trace.started(row).meta, "drafter").get("warnings") or ()
     said = "".join(message(f"This drafter was trained against another target, so it accepts less. {warning}", "warn") for warning in warnings)
-    return f'<p class="app-origin">{escape(origin)}</p>{said}'
+    budget = _mapping(_mapping(trace.started(row).meta, "drafter"), "budget")
+    return f'<p class="app-origin">{escape(origin)}</p>{message(budget_text(budget)) if budget else ""}{said}'
 
 
 def method(trace: Trace, row: int = 0) -> str:

@@ -17,6 +17,7 @@ from specviz.ui.engine import Ask, Engine
 log = logging.getLogger(__name__)
 RUN_PROBLEMS = (SpecvizError, RuntimeError, ValueError, IndexError, OSError)
 TICK = 0.25  # seconds between two messages while nothing can be drawn
+MEASURING = "Measuring this machine once, to choose how many nodes to verify per round. This takes some seconds; later runs know it."
 Stopped = Callable[[], bool]
 
 
@@ -85,7 +86,7 @@ def ready(engine: Engine, asks: Sequence[Ask], stopped: Stopped) -> Iterator[Ste
     for ask in asks:
         if not stopped():
             engine.encode(ask)
-            yield Step("warming", "Warming up.")
+            yield Step("warming", MEASURING if engine.must_measure(ask) else "Warming up.")
             engine.warm_up(ask)
 
 

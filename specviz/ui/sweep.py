@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specviz.errors import BadInput
-from specviz.registry import Knob, knobs
+from specviz.registry import AUTO, Knob, knobs
 from specviz.ui import choices
 from specviz.ui.choices import KINDS, Choice, Key
 
@@ -64,16 +64,18 @@ def written(value: Any) -> str:
 
 
 def suggestions(knob: Knob, default: Any) -> tuple[str, ...]:
-    """Returns values worth trying: the choices, or the default with half and double of it, kept in range."""
+    """Returns values worth trying: the choices or offers, or the default with half and double of it, kept in range, and AUTO where it fits."""
     if knob.choices is not None:
         return tuple(map(str, knob.choices))
+    if knob.offers is not None:
+        return tuple(dict.fromkeys([str(default), *map(str, knob.offers())]))
     if knob.type is bool:
         return ("yes", "no")
     if knob.type not in (int, float):
         return (str(default),)
     tried = {knob.type(default * factor) for factor in (0.5, 1, 2)}
     kept = sorted(value for value in tried if (knob.minimum is None or value >= knob.minimum) and (knob.maximum is None or value <= knob.maximum))
-    return tuple(map(written, kept))
+    return (*map(written, kept), *([AUTO] if knob.auto else []))
 
 
 def vary(setting: Setting, key: str, value: str) -> Setting:
@@ -99,7 +101,7 @@ def _with(setting: Setting, kind: str, name: str) -> Setting:
         shape = (choice.shape or choices.default_shape(name)) if takes else None
         choice = replace(choice, drafter=name, shape=shape)
         if shape is not None and setting.choice.shape is None:
-            values |= {("shape", shape, knob): value for knob, value in choices.defaults("shape", shape, name).items()}
+            values |= {("shape", shape, knob): value for knob, value in choices.begins_with("shape", shape, name).items()}
     elif kind == "shape":
         choice = replace(choice, shape=name)
     else:

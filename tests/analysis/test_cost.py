@@ -57,3 +57,24 @@ def test_there_is_no_decomposition_without_rounds() -> None:
     run = trace_of(round_of(0, (-1, 0), (1,)))
     assert decompose(trace_of(), run) is None
     assert decompose(run, trace_of()) is None
+
+
+def test_the_terms_of_a_bench_are_counted_in_forwards_of_one_node() -> None:
+    from specviz.analysis.cost import explain
+    from specviz.analysis.summary import Summary
+
+    mine = Summary(
+        new_tokens=21, rounds=10, decoded_tokens=20, seconds={"verify": 0.6, "draft": 0.2, "accept": 0.04, "commit": 0.0, "record": 0.1, "wall": 1.0}
+    )
+    plain = Summary(new_tokens=21, rounds=20, decoded_tokens=20, seconds={"verify": 0.8, "draft": 0.0, "accept": 0.02, "commit": 0.0, "wall": 1.2})
+    terms = explain(mine, plain)
+    assert terms is not None
+    assert (terms.plain_ms, terms.tau) == (pytest.approx(40.0), 2.0)
+    assert [round(value, 6) for value in (terms.verify, terms.draft, terms.rule, terms.commit, terms.events)] == [1.5, 0.5, 0.1, 0.0, 0.25]
+    assert terms.modelled == pytest.approx(2.0 / 2.1)
+    assert terms.measured == pytest.approx((20 / 0.84) / (20 / 0.82))
+    assert terms.wall == pytest.approx(1.2)
+    assert terms.dearest in ("verify", "draft")  # both take half a forward beyond what plain decoding pays
+    assert terms.without_dearest == pytest.approx(2.0 / 1.6)
+    assert explain(mine, Summary()) is None
+    assert explain(Summary(), plain) is None

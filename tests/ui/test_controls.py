@@ -9,8 +9,9 @@ import gradio as gr
 import pytest
 
 from specviz.build import Spec
-from specviz.errors import BadInput
+from specviz.errors import BadInput, SpecvizError
 from specviz.registry import Knob
+from specviz.shapes._files import ShapeFile, write_shape
 from specviz.ui import choices, sweep
 from specviz.ui.choices import Choice
 from specviz.ui.controls import Method, component
@@ -39,6 +40,7 @@ def visible(updates: dict[Any, Any], method: Method) -> set[tuple[str, str]]:
         (Knob("b", name="b", type=bool, default=True), gr.Checkbox),
         (Knob("c", choices=("a", "b"), name="c", default="a"), gr.Dropdown),
         (Knob("t", name="t", default="3-2-1"), gr.Textbox),
+        (Knob("o", offers=lambda: {"a": 1, "b": 2}, name="o", default="elsewhere"), gr.Dropdown),
     ],
 )
 def test_a_knob_becomes_the_control_that_fits(knob: Knob, kind: type) -> None:
@@ -52,6 +54,27 @@ def test_every_knob_of_every_registry_has_one_control(method: Method) -> None:
     wanted = {(kind, name, knob.name) for (kind, name), found in choices.all_knobs().items() for knob in found}
     assert set(method.knobs) == wanted
     assert all(part.interactive for part in method.knobs.values())
+
+
+def test_offers_are_suggestions_and_are_looked_up_when_they_come_into_view(method: Method, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = method.knobs["shape", "searched", "file"]
+    assert isinstance(part, gr.Dropdown)
+    assert part.allow_custom_value
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
+    assert method.settled("medusa", "searched", "greedy", 0.0)[part]["choices"] == []
+    write_shape(tmp_path / "tiny" / "shapes" / "new_2.json", ShapeFile("new_2", ((0,),), {}))
+    assert method.settled("medusa", "searched", "greedy", 0.0)[part]["choices"] == ["tiny/new_2"]
+    assert part not in method.settled("medusa", "chain", "greedy", 0.0)
+
+
+def test_a_searched_tree_is_checked_before_the_run_and_can_be_swept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
+    choice = Choice("medusa", "searched", "greedy")
+    with pytest.raises(SpecvizError, match="No shape file 'gone'"):
+        ask(choice, {("shape", "searched", "file"): "gone"})
+    write_shape(tmp_path / "tiny" / "shapes" / "new_2.json", ShapeFile("new_2", ((0,),), {}))
+    assert ask(choice, {("shape", "searched", "file"): "tiny/new_2"}).spec.shape_knobs == {"file": "tiny/new_2"}
+    assert sweep.axes(choice)["shape.file"].values == ("medusa_64", "tiny/new_2")
 
 
 def test_only_what_applies_is_shown(method: Method) -> None:

@@ -24,11 +24,12 @@ STATE_KEPT = 3600  # seconds
 BREATH = 0.02  # seconds after each round, as on the live page
 
 
-def compare(app: App) -> None:
+def compare(app: App) -> ComparePage:
     """Two runs of the same prompt and seed that differ in one thing, beside plain decoding."""
     page = ComparePage(app)
     page.place()
     page.wire()
+    return page
 
 
 class ComparePage:

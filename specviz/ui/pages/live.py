@@ -12,6 +12,7 @@ from specviz.ui import notes
 from specviz.ui.app import App
 from specviz.ui.charts import Charts
 from specviz.ui.controls import QUIET, Method, Prompt, Values, read_ask
+from specviz.ui.measuring import Measuring
 from specviz.ui.run_buttons import Flow, RunButtons
 from specviz.ui.runs import Step, play
 from specviz.ui.view import tail, whole
@@ -24,11 +25,12 @@ ODD_TRACES = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # wh
 RECORDED, LIVE, OPENED = "A recorded run. Press Run to decode your own prompt.", "Your run.", "Opened file."
 
 
-def live(app: App) -> None:
+def live(app: App) -> LivePage:
     """Ask something and watch candidate trees grow, get verified and get accepted."""
     page = LivePage(app)
     page.place()
     page.wire()
+    return page
 
 
 class LivePage:
@@ -48,6 +50,7 @@ class LivePage:
                 self.player = Player(as_text(whole(trace)) if trace else None, elem_id=f"{PREFIX}-player")
                 self.speed = gr.HTML(notes.of_speed(trace) if trace else "", elem_id=f"{PREFIX}-speed")
                 self.charts = Charts(trace, PREFIX)
+                self.measuring = Measuring(self.app, trace, PREFIX)
             with gr.Column(elem_classes="app-method app-card", min_width=0):
                 self._place_method()
 
@@ -88,7 +91,8 @@ class LivePage:
     def wire(self) -> None:
         self.method.wire()
         inputs = {*self.prompt.inputs, *self.method.inputs, self.plain}
-        screen = [self.notice, self.origin, self.player, self.speed, self.download, *self.charts.places.values()]
+        screen = [self.notice, self.origin, self.player, self.speed, self.download, self.measuring.button, *self.charts.places.values()]
+        self.measuring.wire(self.kept, self.charts)
         self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [self.player, self.kept], self.finish, self.kept, screen))
         self.buttons.beat.tick(self.keep_up, self.kept, [self.origin, self.speed, *self.charts.places.values()], **QUIET)
         self.recorded.input(self.show_recorded, self.recorded, screen, **QUIET)
@@ -127,7 +131,13 @@ class LivePage:
 
     def screen(self, trace: Trace, origin: str) -> dict[Any, Any]:
         """Returns a whole trace for every part of the page."""
-        return {self.player: whole(trace), self.origin: notes.of_origin(origin, trace), self.speed: notes.of_speed(trace), **self.charts.draw(trace)}
+        return {
+            self.player: whole(trace),
+            self.origin: notes.of_origin(origin, trace),
+            self.speed: notes.of_speed(trace),
+            **self.charts.draw(trace),
+            **self.measuring.offer(trace),
+        }
 
     def show_recorded(self, name: str) -> dict[Any, Any]:
         """Shows a run that came with the app."""

@@ -1,0 +1,130 @@
+"""Measure where the time goes on this machine: forwards by nodes and rows, drafters' rounds by phase, and the gap to what the hardware can do.
+
+The result is also kept in the cache folder (SPECVIZ_CACHE), where `nodes=auto` and the app's cost chart read it.
+Run it on a quiet machine: everything that runs beside it is measured too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specviz.commands import base
+from specviz.errors import BadInput, Missing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from specviz.analysis.profile import Profile
+    from specviz.build import Spec
+    from specviz.drafters.base import Drafter
+    from specviz.profiling.measure import Plan
+    from specviz.target import Target
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=numbers, metavar="N,N", help="forward sizes to measure (default: 1 to 128; 1 is always among them)")
+    parser.add_argument("--batch", type=numbers, metavar="B,B", help="rows of a forward (default: 1,2,4,8,16; 1 for none beside it)")
+    parser.add_argument("--drafters", metavar="NAMES", help="drafters to measure, separated by commas (default: all that can run; none for no drafter)")
+    parser.add_argument("--cached", type=base.positive, default=256, metavar="N", help="committed tokens in the cache meanwhile (default: %(default)s)")
+    parser.add_argument("--repeats", type=base.positive, metavar="N", help="measurements of each kind, after a warm-up (default: 9; quick: 4)")
+    parser.add_argument("--quick", action="store_true", help="a few seconds: fewer sizes, one row, no bandwidth and peak; what nodes=auto measures by itself")
+    base.add_target_options(parser)
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the profile to FILE, or print one JSON object and nothing else")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Returns whole numbers from 1 to 256, given with commas between them (an argparse type)."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() and 1 <= int(part) <= 256 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers from 1 to 256, such as 1,8,64")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, remembers and shows the profile."""
+    place = base.output_file(args.json) if args.json not in (None, "-") else None
+    specs = _specs(args.drafters)
+    out, log = base.consoles()
+    with base.only_json(args.json == "-"):
+        from specviz.analysis.profile_file import to_json, write_profile
+
+        target = base.load_target(args, log)
+        profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), _plan(args), log)
+        log.print(f"remembered in {write_profile(profile)}", markup=False)
+    if args.json == "-":
+        sys.stdout.write(base.dump(to_json(profile)))
+    else:
+        _print(out, profile)
+    if place is not None:
+        Path(place).write_text(base.dump(to_json(profile)), encoding="utf-8")
+        log.print(f"saved {place}", markup=False)
+    return 0
+
+
+def _specs(text: str | None) -> list[Spec]:
+    """The drafters that were asked for, by name alone: their trees are measured at every budget."""
+    from specviz import drafters
+    from specviz.build import check_spec, parse_spec, split_specs
+    from specviz.registry import discover
+
+    if text == "none":
+        return []
+    specs = [check_spec(parse_spec(part)) for part in (split_specs(text) if text else discover(drafters))]
+    shaped = next((spec for spec in specs if spec.shape or spec.shape_knobs), None)
+    if shaped:
+        raise BadInput(f"--drafters {shaped}: give the drafter without a shape. Its rounds are measured at every number of nodes.")
+    return specs
+
+
+def _load(target: Target, specs: list[Spec], *, asked: bool, log: Console) -> list[Drafter]:
+    """Loads the drafters; one without a checkpoint is left out and said, unless it was asked for by name."""
+    from specviz.build import load_drafter
+
+    found = []
+    for spec in specs:
+        try:
+            found.append(load_drafter(target, spec))
+        except (Missing, BadInput) as problem:
+            if asked:
+                raise
+            log.print(f"{spec.drafter} is left out: {problem}", markup=False, style="yellow")
+    return found
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    from specviz.profiling.measure import QUICK, Plan
+
+    plan = replace(QUICK if args.quick else Plan(), cached=args.cached)
+    if args.nodes:
+        sizes = tuple(sorted({1, *args.nodes}))
+        plan = replace(plan, sizes=sizes, batch_sizes=sizes if plan.batch_sizes else (), budgets=[n for n in args.nodes if n > 1] or plan.budgets)
+    if args.batch:
+        plan = replace(plan, batches=args.batch, batch_sizes=plan.batch_sizes or plan.sizes)
+    return replace(plan, repeats=args.repeats) if args.repeats else plan
+
+
+def _measure(target: Target, drafters: list[Drafter], plan: Plan, log: Console) -> Profile:
+    from rich.progress import Progress
+
+    from specviz.profiling.measure import measure, with_drafters
+
+    with Progress(console=log) as bar:
+        task = bar.add_task("forwards", total=plan.steps + len(drafters))
+        profile = measure(target, plan, lambda: bar.advance(task))
+        for drafter in drafters:
+            bar.update(task, description=drafter.name, advance=1)
+            profile = with_drafters(profile, target, [drafter], plan)
+    return profile
+
+
+def _print(out: Console, profile: Profile) -> None:
+    from specviz.commands.show_profile import profile_remarks, profile_tables
+
+    for table in profile_tables(profile):
+        out.print(table)
+    for line in profile_remarks(profile):
+        out.print(line, markup=False)
