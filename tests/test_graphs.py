@@ -14,6 +14,7 @@ import pytest
 import torch
 from trees import random_path, random_tree
 
+from specviz import drafters
 from specviz.build import build_drafter, build_rule, parse_spec
 from specviz.decode import Request, decode
 from specviz.errors import CacheFull, NotCaptured
@@ -24,11 +25,12 @@ from specviz.graphs import verify as verifying
 from specviz.graphs.capture import capture
 from specviz.graphs.lease import Lease, Leases, nodes_for, slots_for, view_for
 from specviz.graphs.tree_mask import ancestors, layout
+from specviz.registry import discover
 from specviz.sampling import Sampling
 from specviz.target import Target
 from specviz.tree import TokenTree, ancestor_mask, chain
 
-DRAFTERS = ["autoregressive", "prompt_lookup", "eagle", "medusa", "eagle@chain", "medusa@cartesian"]
+DRAFTERS = [*discover(drafters), "eagle@chain", "medusa@cartesian"]
 PROMPTS = ["one two three one two three one two", "to be or not to be, that is", "a"]
 
 
@@ -49,7 +51,7 @@ def exact(make_target, tiny_target) -> Target:
 
 def run(target: Target, spec: str, heads, ids, n: int = 16, **options) -> list:
     name = spec.partition("@")[0]
-    full = f"{spec}:checkpoint={heads(name)}" if name in ("eagle", "medusa") else spec
+    full = f"{spec}:checkpoint={heads(name)}" if discover(drafters)[name].learned else spec
     options = {"sampling": Sampling(), "max_new_tokens": n} | options
     requests = [Request(tuple(one)) for one in (ids if isinstance(ids[0], (list, tuple)) else [ids])]
     return list(decode(target, build_drafter(target, parse_spec(full)), build_rule("rejection"), requests, **options))
