@@ -40,7 +40,18 @@ def run(target: Target, method: str, checkpoint: Path) -> tuple[list[tuple], tup
     return trees, text
 
 
-@pytest.mark.parametrize(("method", "to"), [("medusa", "medusa_v1"), ("medusa", "medusa_shared"), ("medusa", "medusa_vllm"), ("eagle", "eagle"), ("eagle3", "eagle3"), ("eagle3", "speculators"), ("hydra", "hydra")])
+@pytest.mark.parametrize(
+    ("method", "to"),
+    [
+        ("medusa", "medusa_v1"),
+        ("medusa", "medusa_shared"),
+        ("medusa", "medusa_vllm"),
+        ("eagle", "eagle"),
+        ("eagle3", "eagle3"),
+        ("eagle3", "speculators"),
+        ("hydra", "hydra"),
+    ],
+)
 def test_there_and_back_drafts_the_same_trees(method: str, to: str, tmp_path: Path, tiny_folder: Path, loaded: Target, fingerprint: Fingerprint) -> None:
     ours = own_head(tmp_path / "ours", method, fingerprint)
     there = convert(ours, to, tmp_path / "there", tiny_folder)
