@@ -9,9 +9,9 @@ from typing import Any
 
 from specviz import acceptance, drafters, shapes
 from specviz.acceptance.base import is_greedy_only, is_lossless
-from specviz.analysis.head_report import has_report
+from specviz.analysis.head_report import has_report, load_report
 from specviz.build import Spec
-from specviz.errors import BadInput
+from specviz.errors import BadInput, SpecvizError
 from specviz.registry import AUTO, Knob, discover, knobs, summary
 from specviz.sampling import Sampling
 from specviz.sources import DEFAULT_TARGET, models_dir
@@ -80,10 +80,19 @@ def is_available(drafter: str, target: str = DEFAULT_TARGET) -> bool:
 
 
 def first_choice(target: str = DEFAULT_TARGET) -> Choice:
-    """Returns what the page opens with: the best drafter that can run here."""
-    ready = [name for name in ("eagle", "medusa") if name in names("drafter") and is_available(name, target)]
-    drafter = ready[0] if ready else FALLBACK
+    """Returns what the page opens with: the trained head with the best report that can run here."""
+    ready = [name for name in names("drafter") if is_learned(name) and is_available(name, target)]
+    drafter = max(ready, key=lambda name: measured_tau(name, target), default=FALLBACK)
     return Choice(drafter, default_shape(drafter), "greedy")
+
+
+def measured_tau(drafter: str, target: str = DEFAULT_TARGET) -> float:
+    """Returns what the head's report measured with its main tree; 0 without a report that can be read, which the Heads page explains."""
+    try:
+        main = load_report(models_dir() / target / drafter).main
+    except SpecvizError:
+        return 0.0
+    return main.tau if main else 0.0
 
 
 def default_shape(drafter: str) -> str | None:

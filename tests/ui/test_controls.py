@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from installed_heads import full_report, install
 
 from specviz.build import Spec
 from specviz.errors import BadInput, SpecvizError
@@ -182,3 +183,12 @@ def test_every_axis_offers_two_values_that_can_run() -> None:
         for axis in sweep.axes(choice).values():
             for value in axis.pair:
                 sweep.vary(setting, axis.key, value)
+
+
+def test_the_head_with_the_best_report_is_the_first_choice(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path))
+    for name, first in {"eagle": 0.5, "hydra": 0.7, "medusa": None}.items():  # one without a report
+        install(tmp_path, name, full_report(name, first) if first else None, target="some-target")
+    assert choices.first_choice("some-target").drafter == "hydra"
+    (tmp_path / "some-target" / "hydra" / "report.json").write_text("{")
+    assert choices.first_choice("some-target").drafter == "eagle"

@@ -38,9 +38,9 @@ def tree_size(report: HeadReport, others: Sequence[HeadReport] = ()) -> go.Figur
 
 
 def _beside(points: Sequence[Greedy]) -> list[str]:
-    """Returns where each label goes: inward, so that none leaves the figure."""
-    last = max(one.nodes for one in points)
-    return ["bottom left" if one.nodes > last / 2 else "bottom right" for one in points]
+    """Returns where each label goes: neighbours on different sides, and inward, so that none leaves the figure."""
+    last, order = max(one.nodes for one in points), sorted(points, key=lambda one: one.nodes)
+    return ["bottom left" if one.nodes > last / 2 else ("bottom right", "top left")[order.index(one) % 2] for one in points]
 
 
 def _add(drawn: go.Figure, sizes: Sequence[Greedy], **look: object) -> None:
