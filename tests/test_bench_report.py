@@ -117,6 +117,9 @@ def test_a_missed_goal_names_the_term_that_forbids_it() -> None:
     assert performance_goals.obstacle(entry, 1.5) == f"for 1.5x at tau 1.90 a round may cost 1.27 C(1), it costs 1.50; {lost}"
     assert performance_goals.obstacle({**entry, "tau": 1.4}, 1.5) == "tau 1.40 is below 1.5, whatever a round costs"
     assert performance_goals.obstacle({**entry, "explained": None}, 1.5) == ""
+    for speed, missed in ((1.1, "for 1.2x"), (1.33, "for 1.5x"), (1.64, "for 1.8x")):
+        assert performance_goals.speed_goals(performance_page.thin("explain", bench(drafter("eagle", speed))))[0].why.startswith(missed)
+    assert performance_goals.speed_goals(performance_page.thin("explain", bench(drafter("eagle", 1.85))))[0].why == ""
     goal = performance_goals.at_least("x", 1.3, 1.2, [1.5], "because")
     assert (goal.met, goal.why) == (True, "because")
     assert performance_goals.at_least("x", 1.6, 1.2, [1.5], "because").why == ""

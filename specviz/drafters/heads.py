@@ -143,11 +143,11 @@ class HeadDrafter(Drafter):
             str,
             Knob(
                 "Draft precision",
-                "Of the draft's matrix products: bfloat16 reads half the bytes; auto takes it where the processor multiplies it itself. The text stays the same.",
-                choices=("auto", "float32", "bfloat16"),
+                "Of the draft's matrix products: bfloat16 reads half the bytes; fastest takes it where the processor multiplies it itself. The text stays the same.",
+                choices=("fastest", "float32", "bfloat16"),
                 advanced=True,
             ),
-        ] = "auto",
+        ] = "fastest",
         checkpoint: Annotated[str, Knob("Checkpoint", "Folder of the trained head; empty for the one that comes with the target.", advanced=True)] = "",
     ) -> None:
         super().__init__(target)
@@ -207,10 +207,12 @@ class DraftRows:
 def draft_dtype(target: Target, precision: str) -> torch.dtype:
     """Returns the dtype of the draft's matrix products; on anything but an fp32 CPU target it is the target's."""
     if packable(target.model) is not None:
-        if precision not in ("auto", str(target.dtype).removeprefix("torch.")):
-            raise BadInput(f"precision={precision!r} is for drafting beside an fp32 target on a CPU; here the draft runs in {target.dtype}. Leave it at auto.")
+        if precision not in ("fastest", str(target.dtype).removeprefix("torch.")):
+            raise BadInput(
+                f"precision={precision!r} is for drafting beside an fp32 target on a CPU; here the draft runs in {target.dtype}. Leave it at fastest."
+            )
         return target.dtype
-    return torch.bfloat16 if precision == "bfloat16" or (precision == "auto" and fast_bfloat16()) else torch.float32
+    return torch.bfloat16 if precision == "bfloat16" or (precision == "fastest" and fast_bfloat16()) else torch.float32
 
 
 def pack_layers(module: nn.Module, dtype: torch.dtype) -> None:

@@ -42,15 +42,15 @@ def test_bfloat16_drafts_and_the_text_is_the_same(tiny_target, eagle, text_ids):
 
 
 @pytest.mark.parametrize(("fast", "name"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_asks_the_processor(eagle, monkeypatch, fast, name):
+def test_fastest_asks_the_processor(eagle, monkeypatch, fast, name):
     monkeypatch.setattr(heads, "fast_bfloat16", lambda: fast)
-    assert eagle("auto").describe()["precision"] == name
+    assert eagle("fastest").describe()["precision"] == name
 
 
 def test_a_precision_that_the_target_cannot_have_is_refused(eagle, tiny_folder):
     target = Target.load(str(tiny_folder), device="cpu", dtype="bfloat16")
     with pytest.warns(UserWarning, match="another target"):
-        assert eagle("auto", target).describe()["precision"] == "bfloat16"
+        assert eagle("fastest", target).describe()["precision"] == "bfloat16"
     with pytest.warns(UserWarning, match="another target"), pytest.raises(BadInput, match="precision='float32'"):
         eagle("float32", target)
 
