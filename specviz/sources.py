@@ -41,6 +41,14 @@ def models_dir() -> Path:
     return Path(given) if given else Path(__file__).resolve().parent.parent / "models"
 
 
+def user_path(text: str | Path) -> Path:
+    """Returns the path with `~` filled in; raises BadInput for the home of a user that does not exist."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as problem:
+        raise BadInput(f"{str(text)[:100]!r} names no folder: {problem}") from None
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """What a drafter was trained against: weights hash, adapter, dtype, quantisation."""

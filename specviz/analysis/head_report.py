@@ -199,8 +199,10 @@ def _shares(reached: Sequence[int], accepted: Sequence[int]) -> tuple[float | No
 # ---- reading: a report may come from anywhere, so every field is checked
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63  # a whole number of JSON has no limit of its own
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -208,13 +210,13 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_named(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_number, value.values()))
+    return isinstance(value, Mapping) and all(map(is_number, value.values()))
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "int": _is_count,
-    "float": _is_number,
+    "float": is_number,
     "tuple[int, ...]": lambda value: isinstance(value, (list, tuple)) and all(map(_is_count, value)),
     "Mapping[str, float]": _is_named,
     "Mapping[str, float] | None": lambda value: value is None or _is_named(value),
@@ -252,7 +254,7 @@ def _list(kind: type[T], record: Mapping[str, Any], name: str, where: str, **rea
 
 
 def _points(found: Any, where: str) -> tuple[Point, ...]:
-    fit = isinstance(found, (list, tuple)) and all(isinstance(p, (list, tuple)) and len(p) == 2 and _is_count(p[0]) and _is_number(p[1]) for p in found)
+    fit = isinstance(found, (list, tuple)) and all(isinstance(p, (list, tuple)) and len(p) == 2 and _is_count(p[0]) and is_number(p[1]) for p in found)
     if not fit:
         raise BadFile(f"{where} is no list of [step, value] pairs.")
     return tuple(Point(step, float(value)) for step, value in found)

@@ -227,6 +227,11 @@ def full_vocab(head: Head, target: TargetFiles | None) -> int:
 def layer_and_flags(head: Head, target: TargetFiles | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns (the layer's Llama config, the keys that only EAGLE-3 has); flags are always written, as loaders disagree on their defaults."""
     sizes = head.sizes_as(Eagle3Sizes)
+    if sizes.residual_embedding:
+        raise BadInput(
+            "This head adds the embedding to the residual stream, which no published form of EAGLE-3 has, so no other program could read it. "
+            "A head that can be exported is trained with: train eagle3 --knob residual=false --knob final=false."
+        )
     flags: dict[str, Any] = {name: getattr(sizes, name) for name in FLAGS} | {"draft_vocab_size": sizes.draft_vocab}
     taps = head.taps or sizes.taps or (target.default_taps if target else ())
     if taps:

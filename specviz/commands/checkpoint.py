@@ -83,10 +83,11 @@ def _export(args: argparse.Namespace) -> int:
 def _target(args: argparse.Namespace) -> TargetFiles | None:
     """Returns the named target, or the one that a head of ours lies below."""
     from specviz.checkpoints._target import open_target
+    from specviz.sources import user_path
 
     if args.target:
         return open_target(args.target)
-    above = args.path.expanduser().resolve().parent
+    above = user_path(args.path).resolve().parent
     return open_target(above) if (above / "config.json").is_file() and any(above.glob("*.safetensors")) else None
 
 

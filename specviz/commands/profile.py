@@ -54,7 +54,10 @@ def run(args: argparse.Namespace) -> int:
 
         target = base.load_target(args, log)
         profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), _plan(args), log)
-        log.print(f"remembered in {write_profile(profile)}", markup=False)
+        if args.nodes is None:
+            log.print(f"remembered in {write_profile(profile)}", markup=False)
+        else:
+            log.print("not remembered: nodes=auto needs the default sizes", markup=False)
     if args.json == "-":
         sys.stdout.write(base.dump(to_json(profile)))
     else:

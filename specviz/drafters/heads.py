@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from specviz.drafters.base import Drafter, Feedback
-from specviz.errors import BadFile, BadInput, Missing
+from specviz.errors import BadFile, BadInput, Missing, SpecvizError
 from specviz.packed import PackedLinear, fast_bfloat16, multiply, pack, packable
 from specviz.registry import Bound, Knob
 from specviz.shapes.base import Growth, Sampler, Step
-from specviz.sources import Fingerprint, models_dir
+from specviz.sources import Fingerprint, models_dir, user_path
 from specviz.tree import TokenTree
 
 if TYPE_CHECKING:
@@ -77,15 +77,26 @@ def load_head(folder: Path, method: str) -> HeadCheckpoint:
         raw = json.loads((folder / CONFIG).read_text())
         config = HeadConfig(raw["method"], raw["sizes"], Fingerprint.from_json(raw["target"]), raw.get("training", {}))
         weights = load_file(folder / WEIGHTS)
-        vocabulary = weights.pop(VOCABULARY).long()
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        vocabulary = weights.pop(VOCABULARY)
+        _check_vocabulary(vocabulary, config.sizes["draft_vocab"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SafetensorError) as error:
         raise BadFile(f"The {method} head in {folder} cannot be read ({error}). Train it again or restore the folder.") from error
     if config.method != method:
         raise BadFile(f"{folder} holds a {config.method!r} head, expected {method!r}.")
     odd = [name for name, tensor in weights.items() if not bool(tensor.isfinite().all())]
     if odd:
         raise BadFile(f"The {method} head in {folder} holds numbers that are not finite in {', '.join(odd[:3])}. Train it again or restore the folder.")
-    return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary)
+    return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary.long())
+
+
+def _check_vocabulary(vocabulary: Tensor, size: int) -> None:
+    """Raises ValueError with what is wrong about a draft vocabulary."""
+    if vocabulary.dim() != 1 or vocabulary.is_floating_point() or not len(vocabulary):
+        raise ValueError(f"its draft vocabulary is {vocabulary.dtype} of shape {list(vocabulary.shape)}, expected a list of token ids")
+    if len(vocabulary) != size:
+        raise ValueError(f"its draft vocabulary has {len(vocabulary)} tokens, its sizes say {size}")
+    if int(vocabulary.min()) < 0 or len(vocabulary.unique()) != len(vocabulary):
+        raise ValueError("its draft vocabulary names a token twice or a negative one")
 
 
 def fill(module: nn.Module, checkpoint: HeadCheckpoint) -> nn.Module:
@@ -155,11 +166,23 @@ class HeadDrafter(Drafter):
         self.folder = head_folder(target, self.method, checkpoint)
         head = load_head(self.folder, self.method)
         self.config, self.warnings = head.config, check_target(head.config, target)
-        self.taps = self.reads(head.config.sizes, target)
-        self.module = fill(self.build(head.config.sizes), head).to(target.device, target.dtype)
+        self.taps, module = self._made(head, target)
+        self.module = fill(module, head).to(target.device, target.dtype)
         self.precision = draft_dtype(target, precision)
         pack_layers(self.module, self.precision)
         self.rows = DraftRows(target, head.vocabulary, self.precision)
+
+    def _made(self, head: HeadCheckpoint, target: Target) -> tuple[tuple[int, ...], nn.Module]:
+        """Returns the taps and the empty module; sizes are read from a file, so whatever is wrong with them becomes one clear error."""
+        try:
+            return self.reads(head.config.sizes, target), self.build(head.config.sizes)
+        except SpecvizError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError, RuntimeError, AssertionError) as error:
+            told = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise BadFile(
+                f"The sizes in {head.folder / CONFIG} are not those of a {self.method} head ({told}). Train it again or restore the folder."
+            ) from error
 
     @abstractmethod
     def build(self, sizes: Mapping[str, Any]) -> nn.Module:
@@ -226,7 +249,7 @@ def pack_layers(module: nn.Module, dtype: torch.dtype) -> None:
 
 def head_folder(target: Target, method: str, checkpoint: str) -> Path:
     """Returns the given checkpoint folder, or the one that travels with the project for this target."""
-    return Path(checkpoint).expanduser() if checkpoint else models_dir() / target.name / method
+    return user_path(checkpoint) if checkpoint else models_dir() / target.name / method
 
 
 def sampler_for(seen: Feedback, children: str, vocab_size: int) -> Sampler | None:

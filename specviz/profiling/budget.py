@@ -40,6 +40,8 @@ def usable_report(target: Target, drafter: Drafter) -> tuple[HeadReport | None, 
         report = load_report(drafter.folder)
     except (Missing, BadFile) as problem:
         return None, f"{problem} The drafter's default is used."
+    if report.method != drafter.config.method:
+        return None, f"The report beside the {name} head is of a {report.method!r} head: the drafter's default is used. Make the report again."
     if report.checkpoint != checkpoint_of(drafter):
         return None, f"The report beside the {name} head belongs to another checkpoint: the drafter's default is used. Make the report again."
     if report.target.weights != target.fingerprint.weights:

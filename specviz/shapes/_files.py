@@ -12,7 +12,7 @@ from typing import Any
 
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.shapes.base import MAX_NODES
-from specviz.sources import DEFAULT_TARGET, models_dir
+from specviz.sources import DEFAULT_TARGET, models_dir, user_path
 
 FORMAT = "specviz-shape-1"
 FOLDER = "shapes"  # below a target's folder
@@ -75,7 +75,7 @@ def find_shape(text: str) -> ShapeFile:
     if not text.strip():
         raise BadInput(f"file='' names no tree. {_known()}")
     target, slash, stem = text.rpartition("/")
-    path = Path(text).expanduser() if text.endswith(".json") else models_dir() / (target if slash else DEFAULT_TARGET) / FOLDER / f"{stem}.json"
+    path = user_path(text) if text.endswith(".json") else models_dir() / (target if slash else DEFAULT_TARGET) / FOLDER / f"{stem}.json"
     if not os.path.isfile(path):  # unlike Path's, it answers for names that cannot be any file's
         raise Missing(f"No shape file {text[:100]!r}. {_known()}")
     return read_shape(path)

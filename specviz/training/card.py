@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specviz.analysis.head_report import NAME, Greedy, HeadReport, load_report
+from specviz.analysis.head_report import NAME, Greedy, HeadReport, is_number, load_report
 from specviz.drafters.heads import CONFIG, WEIGHTS
 from specviz.errors import BadFile
 from specviz.training.replay import Replayed
@@ -174,11 +173,11 @@ def read_evaluation(path: Path) -> dict[str, float]:
     """Returns evaluation results: a JSON file with one object of names and numbers. Raises BadFile naming what does not fit."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise BadFile(f"The evaluation results in {path} cannot be read ({problem}). Expected a JSON object of names and numbers.") from problem
     if not isinstance(found, dict) or not found:
         raise BadFile(f'{path} is no JSON object of names and numbers, for example {{"mmlu": 0.31}}.')
-    odd = next((name for name, value in found.items() if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)), None)
+    odd = next((name for name, value in found.items() if not is_number(value)), None)
     if odd is not None:
         raise BadFile(f"{path}: {odd!r} is {str(found[odd])[:60]!r}, expected a number.")
     return {str(name): float(value) for name, value in found.items()}

@@ -21,6 +21,8 @@ from specviz.training.state import load_state, save_state
 from specviz.training.workers import Workers
 
 Say = Callable[[str], None]
+LEAST = {"epochs": 1, "warm_up": 0, "tokens": 1, "draft_vocab": 1, "seed": 0, "measure_every": 1, "save_every": 1}
+BETWEEN = {"rate": (1e-9, 10.0), "clip": (1e-6, 1e6), "weight_decay": (0.0, 10.0), "held_out": (0.0, 1.0), "data_share": (1e-6, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class Plan:
     measure_every: int = 500  # steps
     save_every: int = 500  # steps
     stop_after: int | None = None  # steps; a test or a short trial ends early
+
+    def __post_init__(self) -> None:
+        """Refuses what would end in an untrained head or far into the work. Raises BadInput naming the value."""
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise BadInput(f"{name}={value!r} is not possible in a plan: expected a whole number from {least}.")
+        for name, (low, high) in BETWEEN.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise BadInput(f"{name}={value!r} is not possible in a plan: expected a number from {low} to {high}.")
+        if self.precision not in ("bf16", "fp32"):
+            raise BadInput(f"precision={self.precision!r} is not possible in a plan: expected bf16 or fp32.")
 
 
 class Loop:

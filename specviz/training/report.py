@@ -226,6 +226,11 @@ def held_out_replay(drafter: HeadDrafter, captures: Sequence[Capture], ends: fro
     """Replays greedy records that the fit of this head held out, by its config; `limit` takes the first so many."""
     share, total, used = drafter.config.training.get("held_out", 0.05), Replayed(), 0
     for capture, shard in [(one, shard) for one in captures for shard in one.done()]:
+        if capture.fingerprint.weights != drafter.target.fingerprint.weights:
+            raise BadInput(
+                f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {drafter.target.name} is "
+                f"{drafter.target.fingerprint.weights}. Capture again."
+            )
         if lost := sorted(set(drafter.taps) - set(capture.taps)):
             raise Missing(f"The features in {capture.folder} hold no states of tap {lost[0]}, which this head reads. Capture again with it.")
         stores: dict[int, Any] = {tap: capture.rows(shard, tap) for tap in drafter.taps}
