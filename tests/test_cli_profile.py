@@ -35,7 +35,15 @@ def test_profile_prints_one_object_and_remembers_it(run: Cli, tiny_folder: Path)
     assert set(told["drafters"]) == {"prompt_lookup"}
     assert told["floor"]["forward"]["4"]["floor_ms"] > 0
     assert told["machine"]["name"].startswith("CPU")
-    assert [one.forward.keys() for one in remembered_profiles()] == [{1, 4}]
+    assert "not remembered" in done.err, "a run of a few sizes must not stand in for the whole profile"
+    assert not remembered_profiles()
+
+
+def test_the_default_sizes_are_remembered(run: Cli, tiny_folder: Path) -> None:
+    done = run("profile", "--target", tiny_folder, "--quick", "--repeats", "1", "--drafters", "none")
+    assert done.status == 0, done.err
+    (kept,) = remembered_profiles()
+    assert {1, 8} <= set(kept.forward)
 
 
 def test_profile_prints_tables_and_leaves_out_heads_that_are_not_there(run: Cli, tiny_folder: Path, tmp_path: Path) -> None:

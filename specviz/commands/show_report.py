@@ -50,7 +50,7 @@ def print_comparison(out: Console, old: HeadReport, new: HeadReport, found: Comp
     fallen = found.fallen(max_drop)
     for one in found.changes:
         style = REJECTED if one in fallen else ACCEPTED if one.drop < 0 else ""
-        table.add_row(_safe(one.what), f"{one.old:.3f}", f"{one.new:.3f}", Text(f"{-one.drop:+.1%}", style))
+        table.add_row(_safe(one.what), f"{one.old:.3f}", f"{one.new:.3f}", Text(f"{0.0 - one.drop:+.1%}", style))
     out.print(table)
     for text in found.left_out:
         out.print(_safe(f"not judged: {text}", FAINT))
