@@ -132,7 +132,7 @@ def test_a_machine_that_does_other_things_does_not_make_it_fail(tiny_target: Tar
     """Planted: the processor is taken away for a while in every forward of 16 nodes."""
     stock = tiny_target.forward
     monkeypatch.setattr(tiny_target, "forward", lambda trees, cache: (time.sleep(0.05 if len(trees[0]) == 16 else 0.0), stock(trees, cache)))
-    assert min(ratio(forward(tiny_target, 16), forward(tiny_target, 1), 9) for _ in range(3)) < 2.5  # a really busy machine may spoil one
+    assert min(ratio(forward(tiny_target, 16), forward(tiny_target, 1), 9) for _ in range(3)) < 10  # the clock alone says far more than 20
 
 
 def test_what_counts_is_the_median_of_pairs_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
