@@ -128,6 +128,7 @@ def test_the_guard_can_fail(tiny_target: Target, monkeypatch: pytest.MonkeyPatch
     assert ratio(forward(tiny_target, 16), forward(tiny_target, 1), 9) > 2.5
 
 
+@pytest.mark.slow  # depends on what else the machine does
 def test_a_machine_that_does_other_things_does_not_make_it_fail(tiny_target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the processor is taken away for a while in every forward of 16 nodes."""
     stock = tiny_target.forward
