@@ -17,10 +17,10 @@ from specviz.build import Spec, build_drafter, parse_spec
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
 from specviz.events import Drafted
-from specviz.profiling.say import Say, silent
 from specviz.prompts import Prompt
 from specviz.registry import Bound
 from specviz.sampling import Sampling, Uniform, warp
+from specviz.say import Say, silent
 from specviz.target import Target
 from specviz.trace import Trace
 

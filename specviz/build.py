@@ -14,8 +14,8 @@ from specviz.analysis.head_report import has_report
 from specviz.drafters.autoregressive import Autoregressive
 from specviz.drafters.base import Drafter
 from specviz.errors import BadInput
-from specviz.profiling.say import Say, silent
 from specviz.registry import AUTO, Bound, bind, discover, knobs
+from specviz.say import Say, silent
 from specviz.shapes.dynamic import fitting
 
 if TYPE_CHECKING:

@@ -20,13 +20,12 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, keep_weight: bool, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.bias = linear.bias
+        self.bias = None if linear.bias is None else linear.bias.detach().to(dtype)
         self.weight = linear.weight if keep_weight else None  # the LM head's rows are read by drafters
         self._packed = pack(linear.weight.detach().to(dtype))
-        self._bias = None if linear.bias is None else linear.bias.detach().to(dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return multiply(x, self._packed, self._bias)
+        return multiply(x, self._packed, self.bias)
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
@@ -67,9 +66,13 @@ def pack_linears(model: Any) -> str | None:
     reason = packable(model)
     if reason is not None:
         return reason
-    head = model.get_output_embeddings()
-    for parent in list(model.modules()):
+    replace_linears(model, keep=model.get_output_embeddings())
+    return None
+
+
+def replace_linears(module: nn.Module, dtype: torch.dtype = torch.float32, keep: nn.Module | None = None) -> None:
+    """Puts a PackedLinear that multiplies in `dtype` in the place of every nn.Linear of `module`, which must be packable; `keep` keeps its weight too."""
+    for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child, keep_weight=child is head))
-    return None
+                setattr(parent, name, PackedLinear(child, keep_weight=child is keep, dtype=dtype))

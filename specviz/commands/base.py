@@ -7,11 +7,12 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specviz.errors import BadInput
+from specviz.say import Say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,9 +95,9 @@ def load_target(args: argparse.Namespace, log: Console) -> Target:
     return target
 
 
-def teller(log: Console) -> Callable[[str], None]:
-    """Returns how a drafter that is being built tells what it decided, or that this takes a moment."""
-    return lambda text: log.print(text, markup=False)
+def teller(log: Console) -> Say:
+    """Returns how a step tells a person at the terminal what it decided or does; on stderr, a sentence a line."""
+    return lambda text: log.print(text, markup=False, soft_wrap=True)
 
 
 def use_threads(count: int | None) -> None:

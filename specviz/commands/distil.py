@@ -26,6 +26,6 @@ def run(args: argparse.Namespace) -> int:
     out, log = base.consoles()
     target = base.load_target(args, log)
     writing = Writing(seed=args.seed, temperatures=tuple(args.temperatures))
-    shards = distil(target, args.prompts, args.out, own=args.own, writing=writing, say=lambda text: log.print(text, markup=False))
+    shards = distil(target, args.prompts, args.out, own=args.own, writing=writing, say=base.teller(log))
     out.print(f"{len(shards)} files of records in {args.out}", markup=False)
     return 0

@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
 
     out, log = base.consoles()
     base.use_threads(args.threads)
-    found = capture(args.data, args.out, target=args.target, shards=args.shards, say=lambda text: log.print(text, markup=False))
+    found = capture(args.data, args.out, target=args.target, shards=args.shards, say=base.teller(log))
     out.print(str(found.folder), markup=False, soft_wrap=True)
     return 0

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from specviz.commands import base
 from specviz.errors import BadInput
+from specviz.say import Say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from specviz.analysis.head_report import HeadReport
@@ -64,13 +63,10 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("Give --prompts FILE for the full report, or --features FOLDER for tau on held-out answers.")
     target = base.load_target(args, log)
 
-    def say(text: str) -> None:
-        log.print(text, markup=False, soft_wrap=True)
-
     if args.prompts is None:
         _held_out(args, target, out)
     else:
-        _full(args, target, out, say)
+        _full(args, target, out, base.teller(log))
     return 0
 
 
@@ -89,18 +85,17 @@ def _measure_held_out(args: argparse.Namespace, target: Target) -> HeldOut:
     from specviz.build import parse_spec, shaped
     from specviz.drafters.heads import HeadDrafter
     from specviz.training.card import HeldOut
-    from specviz.training.features import open_capture
     from specviz.training.report import held_out_replay, load_head_drafter, shown
 
     spec = parse_spec(args.spec)
     drafter = shaped(load_head_drafter(target, spec), spec)
     if not isinstance(drafter, HeadDrafter):
         raise BadInput(f"{args.spec} comes out as plain decoding on this machine. Name a tree, for example {spec.drafter}@dynamic:nodes=24.")
-    found = held_out_replay(drafter, [open_capture(folder) for folder in args.features], target.eos, args.limit)
+    found = held_out_replay(drafter, args.features, args.limit)
     return HeldOut(drafter.folder, shown(drafter), found)
 
 
-def _full(args: argparse.Namespace, target: Target, out: Console, say: Callable[[str], None]) -> None:
+def _full(args: argparse.Namespace, target: Target, out: Console, say: Say) -> None:
     from specviz.build import check_spec, parse_spec
     from specviz.commands.show_report import report_table
     from specviz.training.card import read_evaluation, save_report, write_card

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from specviz.analysis.tree_search import RankTable, Search
     from specviz.shapes._files import ShapeFile
     from specviz.target import Target
-    from specviz.training.ranks import GreedyText, RankReader
+    from specviz.training.greedy_text import GreedyText
+    from specviz.training.ranks import RankReader
 
 PREFIXES = ("drafter",)
 LENGTHS = ("expected", "anywhere", "measured")  # of analysis.tree_search.Measured
@@ -85,9 +86,9 @@ def _check(args: argparse.Namespace) -> None:
 def _search(args: argparse.Namespace, target: Target, reader: RankReader, name: str, log: Console) -> tuple[ShapeFile, Search]:
     """Returns the shape file and what it was made from."""
     from specviz.analysis.tree_search import search
+    from specviz.drafters.heads import hash_weights
     from specviz.shapes._files import ShapeFile
     from specviz.training.ranks import static_trees
-    from specviz.training.report import hash_checkpoint
 
     source, texts = _texts(args, target, reader, log)
     ranks = []
@@ -102,7 +103,7 @@ def _search(args: argparse.Namespace, target: Target, reader: RankReader, name: 
         raise BadInput(f"No guess of {args.drafter!r} was right on {source}, so there is nothing to grow a tree from. Is it this target's head?")
     made = {
         "made": datetime.now(UTC).date().isoformat(),
-        "drafter": {"name": reader.drafter.method, "checkpoint": hash_checkpoint(reader.drafter.folder)},
+        "drafter": {"name": reader.drafter.method, "checkpoint": hash_weights(reader.drafter.folder)},
         "target": {"name": target.name, "weights": target.fingerprint.weights},
         "text": {"name": source, "texts": len(ranks), "tokens": sum(map(len, ranks))},
         **_lengths(found),
@@ -113,11 +114,9 @@ def _search(args: argparse.Namespace, target: Target, reader: RankReader, name: 
 def _texts(args: argparse.Namespace, target: Target, reader: RankReader, log: Console) -> tuple[str, Iterator[GreedyText]]:
     """Returns what the text is called and the text."""
     from specviz.training.fixed_text import fixed_text, keep_states, read_questions
-    from specviz.training.ranks import captured_texts, fixed_texts, newest_capture
+    from specviz.training.greedy_text import captured_texts, fixed_texts, newest_capture
 
-    def say(text: str) -> None:
-        log.print(text, markup=False, soft_wrap=True)
-
+    say = base.teller(log)
     if args.prompts is not None:
         questions = read_questions(target, args.prompts, args.limit)
         text = fixed_text(target, questions, args.prompts.name, max_new_tokens=args.max_new_tokens, out=TEXTS, say=say)
@@ -128,7 +127,7 @@ def _texts(args: argparse.Namespace, target: Target, reader: RankReader, log: Co
         raise Missing(f"No features of {target.name} in {FEATURES}. Capture some with `features`, or give --prompts FILE.")
     if not args.features:
         say(f"using the features in {folders[0]}")
-    return " + ".join(folder.name for folder in folders), captured_texts(folders, reader.drafter, target.fingerprint.weights, args.limit)
+    return " + ".join(folder.name for folder in folders), captured_texts(folders, reader.drafter, args.limit)
 
 
 def _lengths(found: Search) -> dict[str, Any]:

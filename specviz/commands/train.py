@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specviz.commands import base
 from specviz.errors import BadInput
+from specviz.say import Say
 from specviz.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def run(args: argparse.Namespace) -> int:
     base.use_threads(args.threads)
     args.target = args.target or Settings.from_env().target
 
-    def say(text: str) -> None:
-        log.print(text, markup=False, soft_wrap=True)
-
+    say = base.teller(log)
     if args.method == ALL:
         return _train_all(args, out, log, say)
     if not args.features and not args.data:
@@ -70,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return _train_one(args, out, say)
 
 
-def _train_one(args: argparse.Namespace, out: Console, say: Callable[[str], None]) -> int:
+def _train_one(args: argparse.Namespace, out: Console, say: Say) -> int:
     from specviz.training.features import capture
     from specviz.training.fit import fit
     from specviz.training.pipeline import train_shares
@@ -111,7 +109,7 @@ def _show_batch(args: argparse.Namespace, out: Console) -> int:
     return 0
 
 
-def _train_all(args: argparse.Namespace, out: Console, log: Console, say: Callable[[str], None]) -> int:
+def _train_all(args: argparse.Namespace, out: Console, log: Console, say: Say) -> int:
     from dataclasses import replace
 
     from specviz.commands.show_report import evaluation_table

@@ -111,11 +111,6 @@ class LayerDrafter(HeadDrafter):
 
     module: DraftLayer
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        """Returns the embeddings `[rows, width]` of token ids."""
-        embedding: Tensor = self.target.model.get_input_embeddings()(tokens)
-        return embedding
-
     def log_q(self, output: Tensor) -> Tensor:
         """Returns log q `[rows, draft vocab]` for outputs of the layer `[rows, hidden]`."""
         return self.rows.log_q(output)

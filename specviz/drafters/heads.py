@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 
 from specviz.drafters.base import Drafter, Feedback
 from specviz.errors import BadFile, BadInput, Missing, SpecvizError
-from specviz.packed import PackedLinear, fast_bfloat16, multiply, pack, packable
+from specviz.packed import fast_bfloat16, multiply, pack, packable, replace_linears
 from specviz.registry import Bound, Knob
 from specviz.shapes.base import Growth, Sampler, Step
 from specviz.sources import Fingerprint, models_dir, user_path
@@ -99,6 +101,19 @@ def _check_vocabulary(vocabulary: Tensor, size: int) -> None:
         raise ValueError("its draft vocabulary names a token twice or a negative one")
 
 
+def hash_weights(folder: Path) -> str:
+    """Returns the hash of a head's weights file, by which reports and costs know it; remembered while the file stays the same."""
+    file = folder / WEIGHTS
+    found = file.stat()
+    return _hash(file, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _hash(file: Path, *stamp: int) -> str:
+    """`stamp` is part of the key only."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
 def fill(module: nn.Module, checkpoint: HeadCheckpoint) -> nn.Module:
     """Puts the checkpoint's weights into `module`; raises BadFile naming the first tensors that do not fit."""
     try:
@@ -168,9 +183,11 @@ class HeadDrafter(Drafter):
         self.config, self.warnings = head.config, check_target(head.config, target)
         self.taps, module = self._made(head, target)
         self.module = fill(module, head).to(target.device, target.dtype)
-        self.precision = draft_dtype(target, precision)
-        pack_layers(self.module, self.precision)
-        self.rows = DraftRows(target, head.vocabulary, self.precision)
+        packed = packed_dtype(target, precision)
+        self.precision = packed or target.dtype
+        if packed is not None:
+            replace_linears(self.module, packed)
+        self.rows = DraftRows(target, head.vocabulary, packed)
 
     def _made(self, head: HeadCheckpoint, target: Target) -> tuple[tuple[int, ...], nn.Module]:
         """Returns the taps and the empty module; sizes are read from a file, so whatever is wrong with them becomes one clear error."""
@@ -191,6 +208,11 @@ class HeadDrafter(Drafter):
     def reads(self, sizes: Mapping[str, Any], target: Target) -> tuple[int, ...]:
         """Returns the taps that the head reads: by default the final norm's output."""
         return (target.layers,)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Returns the target's embeddings `[.., width]` of token ids."""
+        embedding: Tensor = self.target.model.get_input_embeddings()(tokens)
+        return embedding
 
     def grow(self, seen: Feedback, step: Step, levels: int | None = None) -> TokenTree:
         """Returns one round's tree, grown by `step`; `levels` is how deep the head can draft (None: any depth)."""
@@ -216,10 +238,10 @@ class HeadDrafter(Drafter):
 class DraftRows:
     """The LM head of a draft: the target's own rows of the draft vocabulary, repacked on a CPU where that is possible."""
 
-    def __init__(self, target: Target, vocabulary: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, target: Target, vocabulary: Tensor, packed: torch.dtype | None) -> None:
         self.weight = draft_rows(target.model.get_output_embeddings(), vocabulary)
         self.vocabulary = vocabulary.to(self.weight.device)
-        self._packed = pack(self.weight.to(dtype)) if packable(target.model) is None else None
+        self._packed = None if packed is None else pack(self.weight.to(packed))
 
     def log_q(self, hidden: Tensor) -> Tensor:
         """Returns the draft's unwarped log-softmax `[rows, draft vocab]` in fp32 for predicted states `[rows, hidden]`."""
@@ -227,24 +249,13 @@ class DraftRows:
         return logits.float().log_softmax(-1)
 
 
-def draft_dtype(target: Target, precision: str) -> torch.dtype:
-    """Returns the dtype of the draft's matrix products; on anything but an fp32 CPU target it is the target's."""
-    if packable(target.model) is not None:
-        if precision not in ("fastest", str(target.dtype).removeprefix("torch.")):
-            raise BadInput(
-                f"precision={precision!r} is for drafting beside an fp32 target on a CPU; here the draft runs in {target.dtype}. Leave it at fastest."
-            )
-        return target.dtype
-    return torch.bfloat16 if precision == "bfloat16" or (precision == "fastest" and fast_bfloat16()) else torch.float32
-
-
-def pack_layers(module: nn.Module, dtype: torch.dtype) -> None:
-    """Repacks the linear layers of a small module for few rows at a time, where the target's own layers are repacked too."""
-    if packable(module) is None:
-        for parent in list(module.modules()):
-            for name, child in list(parent.named_children()):
-                if type(child) is nn.Linear:
-                    setattr(parent, name, PackedLinear(child, keep_weight=False, dtype=dtype))
+def packed_dtype(target: Target, precision: str) -> torch.dtype | None:
+    """Returns the dtype in which the draft's layers are repacked; None where they cannot be, and run as the target's stock layers do."""
+    if packable(target.model) is None:
+        return torch.bfloat16 if precision == "bfloat16" or (precision == "fastest" and fast_bfloat16()) else torch.float32
+    if precision not in ("fastest", str(target.dtype).removeprefix("torch.")):
+        raise BadInput(f"precision={precision!r} is for drafting beside an fp32 target on a CPU; here the draft runs in {target.dtype}. Leave it at fastest.")
+    return None
 
 
 def head_folder(target: Target, method: str, checkpoint: str) -> Path:

@@ -33,7 +33,7 @@ class Hydra(HeadDrafter):
     def draft(self, seen: Feedback) -> RowFlow:
         """Yields a tree whose level d is drafted by head d, once for every node of the level before."""
         prefix = self.module.prefix
-        memory = DraftMemory(prefix, self._embed) if prefix is not None else None
+        memory = DraftMemory(prefix, self.embed) if prefix is not None else None
         while True:
             states = seen.hidden[self.taps[0]]
             state = states[-1:] if memory is None else memory.enter(seen.tokens, states)
@@ -44,12 +44,8 @@ class Hydra(HeadDrafter):
         """Returns log q `[len(nodes), draft vocab]` after each node; the nodes of one call are of one level, which one head drafts."""
         paths = torch.tensor([[growth.tokens[step] for step in growth.path_to(node)] for node in nodes], device=state.device)
         head = paths.shape[1] - 1
-        embeddings = self._embed(paths)  # [nodes, head + 1, hidden]
+        embeddings = self.embed(paths)  # [nodes, head + 1, hidden]
         output = self.module.step(head, state.expand(len(nodes), -1), embeddings.unbind(1))
         if self.module.rows is None:
             return self.rows.log_q(output)
         return self.module.predict(head, output).float().log_softmax(-1)
-
-    def _embed(self, tokens: Tensor) -> Tensor:
-        embedding: Tensor = self.target.model.get_input_embeddings()(tokens)
-        return embedding

@@ -11,7 +11,7 @@ from specviz.drafters.heads import HeadDrafter
 from specviz.errors import BadFile, Missing
 from specviz.profiling.measure import costs_here, known_profile
 from specviz.profiling.rounds import checkpoint_of
-from specviz.profiling.say import Say, silent
+from specviz.say import Say, silent
 
 if TYPE_CHECKING:
     from specviz.drafters.base import Drafter

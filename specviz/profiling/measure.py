@@ -15,8 +15,8 @@ from specviz.errors import BadFile, SpecvizError
 from specviz.profiling.forward import committed, forward_costs
 from specviz.profiling.machine import load_average, measure_machine, now, number_bytes, sizes_of
 from specviz.profiling.rounds import checkpoint_of, drafter_costs
-from specviz.profiling.say import Say, silent
 from specviz.record import describe_setting
+from specviz.say import Say, silent
 from specviz.target import Target
 
 BUDGETS = (4, 8, 12, 16, 24, 32, 48, 60)  # the trees that heads are reported with

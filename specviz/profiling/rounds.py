@@ -6,10 +6,7 @@ import copy
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import sha256
 from math import inf
-from pathlib import Path
 from random import Random
 from time import perf_counter
 
@@ -18,7 +15,7 @@ from specviz.analysis.profile import PHASES, DrafterCosts, Rounds, Spread
 from specviz.clock import Clock
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
-from specviz.drafters.heads import WEIGHTS, HeadDrafter
+from specviz.drafters.heads import HeadDrafter, hash_weights
 from specviz.events import Drafted, Verified
 from specviz.profiling.forward import LEAST
 from specviz.profiling.machine import count_weights
@@ -141,16 +138,7 @@ def _prompt(target: Target, run: int) -> tuple[int, ...]:
 
 def checkpoint_of(drafter: Drafter) -> str | None:
     """Returns the hash of the drafter's trained weights, as its report names them; None for a drafter without any."""
-    if not isinstance(drafter, HeadDrafter):
-        return None
-    file = drafter.folder / WEIGHTS
-    return _hash(file, file.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _hash(file: Path, changed: int) -> str:
-    """`changed` is part of the key only."""
-    return sha256(file.read_bytes()).hexdigest()[:16]
+    return hash_weights(drafter.folder) if isinstance(drafter, HeadDrafter) else None
 
 
 def head_weights(drafter: Drafter) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 
 from specviz.analysis.head_report import LearningPoint, Point
 from specviz.errors import BadFile
+from specviz.say import Say
 
-Say = Callable[[str], None]
 LOG, RESULT = "log.jsonl", "result.json"
 MOST = 200  # points of a curve
 MARK = "-share"  # a fit of a part of the data runs in a folder NAME-shareX beside NAME

@@ -58,6 +58,13 @@ class Records:
     starts: Tensor
     lengths: Tensor
 
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Records:
+        """Pads the records to the longest of them."""
+        longest = max(len(record.ids) for record in records)
+        ids = torch.tensor([[*record.ids, *[0] * (longest - len(record.ids))] for record in records])
+        return cls(ids, torch.tensor([record.answer_start for record in records]), torch.tensor([len(record.ids) for record in records]))
+
     def answered(self, offset: int) -> Tensor:
         """Returns the mask `[B, T]` of rows that are asked about the answer token `offset` ahead, be it in the draft vocabulary or not."""
         rows = torch.arange(self.ids.shape[1], device=self.ids.device)
@@ -145,11 +152,8 @@ class Dataset:
 
     def batch(self, items: Sequence[Item], part: int = 0, parts: int = 1) -> Batch:
         """Returns the items as one padded batch; of several `parts`, the one number `part`, padded as the whole is."""
-        longest, which = max(len(i.record.ids) for i in items), slice(part, None, parts)
-        ids = torch.tensor([[*i.record.ids, *[0] * (longest - len(i.record.ids))] for i in items])
-        starts = torch.tensor([i.record.answer_start for i in items])
-        whole = Records(ids, starts, torch.tensor([len(i.record.ids) for i in items]))
-        mine = items[which]
+        whole, which = Records.of([item.record for item in items]), slice(part, None, parts)
+        longest, mine = whole.ids.shape[1], items[which]
         states = {tap: self._gather(mine, longest, [self._rows[i.shard, tap] for i in mine], self._width).float() for tap in self.taps}
         values = self._gather(mine, longest, [self._teacher[i.shard][0] for i in mine], TOP).float()
         indices = self._gather(mine, longest, [self._teacher[i.shard][1] for i in mine], TOP).long()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from specviz.errors import BadInput
 from specviz.prompts import Prompt, read_prompts
+from specviz.say import Say
 from specviz.training.data import Record
 from specviz.training.writer import Ask, write
 
-Say = Callable[[str], None]
 SELF = "self"  # prompt_source of prompts that the target wrote itself
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ import torch
 
 from specviz.errors import BadFile, Missing
 from specviz.packed import pack_linears
+from specviz.say import Say
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate
+from specviz.taps import tapped
 from specviz.target import pick_device
 from specviz.training.data import Record, hash_records, read_records
 
 LIMIT = 65504.0  # largest fp16 number; the residual stream of the first token can exceed it
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -157,19 +158,6 @@ def tapped_states(decoder: Any, ids: Sequence[Sequence[int]], taps: Sequence[int
     """Returns {tap: [B, longest, width] fp16} on the host. Rows are padded on the right, which a causal model never looks at."""
     longest = max(len(row) for row in ids)
     padded = torch.tensor([list(row) + [0] * (longest - len(row)) for row in ids], device=next(decoder.parameters()).device)
-    seen: dict[int, torch.Tensor] = {}
-
-    def keep(tap: int) -> Callable[..., None]:
-        def hook(module: Any, args: tuple, kwargs: dict) -> None:
-            seen[tap] = args[0] if args else kwargs["hidden_states"]
-
-        return hook
-
-    layers = decoder.layers
-    handles = [layers[t].register_forward_pre_hook(keep(t), with_kwargs=True) for t in taps if t < len(layers)]
-    try:
-        seen[len(layers)] = decoder(input_ids=padded, use_cache=False).last_hidden_state
-    finally:
-        for handle in handles:
-            handle.remove()
+    with tapped(decoder, taps, "the target") as seen:
+        decoder(input_ids=padded, use_cache=False)
     return {tap: seen[tap].clamp(-LIMIT, LIMIT).half().cpu() for tap in taps}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,16 @@ import torch
 
 from specviz.drafters.heads import HeadConfig, save_head
 from specviz.errors import BadInput
+from specviz.say import Say, silent
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate, models_dir
-from specviz.training.data import draft_vocabulary
+from specviz.training.data import Record, draft_vocabulary
 from specviz.training.dataset import Dataset
 from specviz.training.features import Capture, open_capture
 from specviz.training.loop import Loop, Plan
 from specviz.training.methods.base import Frozen, Lesson
 from specviz.training.workers import Workers
 
-Say = Callable[[str], None]
-__all__ = ["Fitted", "Plan", "fit", "freeze"]
+__all__ = ["Fitted", "Plan", "draft_ids", "fit", "freeze"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def fit(
         if weights != capture.fingerprint.weights:
             raise BadInput(f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {target!r} is {weights}. Capture again.")
     workers = Workers(plan.precision)
-    say = say if workers.first else _silent
+    say = say if workers.first else silent
     frozen = freeze(folder, captures, plan.draft_vocab)
     torch.manual_seed(plan.seed)
     lesson = _lesson(method, frozen, knobs or {})
@@ -99,11 +99,16 @@ def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int) -> Froze
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).requires_grad_(False)
     records = [record for capture in captures for n in capture.done() for record in capture.records(n)]
-    ends = model.config.eos_token_id
-    vocabulary = torch.tensor(draft_vocabulary(records, draft_vocab, ends if isinstance(ends, list) else [ends]))
+    vocabulary = draft_ids(records, model.config, draft_vocab)
     rows = model.get_output_embeddings().weight[vocabulary].clone()
     norm = getattr(getattr(model.get_decoder(), "norm", None), "weight", torch.ones(rows.shape[1]))
     return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary, norm.detach().clone())
+
+
+def draft_ids(records: Sequence[Record], config: Any, size: int) -> torch.Tensor:
+    """Returns the token ids `[size]` of the draft vocabulary of these records, the target's end tokens always among them."""
+    ends = config.eos_token_id
+    return torch.tensor(draft_vocabulary(records, size, ends if isinstance(ends, list) else [ends]))
 
 
 def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:
@@ -116,7 +121,3 @@ def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:
 
 def _count(lesson: Lesson) -> str:
     return f"{sum(p.numel() for p in lesson.module.parameters()) / 1e6:.2f} M"
-
-
-def _silent(text: str) -> None:
-    """What the other processes of a fit say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ import torch
 
 from specviz.errors import BadFile, BadInput
 from specviz.prompts import read_prompts
+from specviz.say import Say
 from specviz.training.writer import Ask, write
 
 if TYPE_CHECKING:
     from specviz.target import Target
 
-Say = Callable[[str], None]
 TEXT = "text.json"
 OTHER = "other"  # category of prompts whose file names none
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from specviz.errors import BadInput
+from specviz.say import Say
 from specviz.training.dataset import Dataset, Item, shuffled_batches
 from specviz.training.methods.base import Hits, Lesson
 from specviz.training.state import load_state, save_state
 from specviz.training.workers import Workers
 
-Say = Callable[[str], None]
 LEAST = {"epochs": 1, "warm_up": 0, "tokens": 1, "draft_vocab": 1, "seed": 0, "measure_every": 1, "save_every": 1}
 BETWEEN = {"rate": (1e-9, 10.0), "clip": (1e-6, 1e6), "weight_decay": (0.0, 10.0), "held_out": (0.0, 1.0), "data_share": (1e-6, 1.0)}
 

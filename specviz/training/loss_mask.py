@@ -10,9 +10,9 @@ import torch
 
 from specviz.analysis.masked_batch import ASKED, FIRST, OUTSIDE, PROMPT, DepthCount, MaskedBatch, MaskedRecord
 from specviz.errors import BadInput
-from specviz.training.data import Record, draft_vocabulary, held_out
+from specviz.training.data import Record, held_out
 from specviz.training.dataset import Batch, Item, Records, shuffled_batches
-from specviz.training.fit import Plan
+from specviz.training.fit import Plan, draft_ids
 
 DEPTHS = 4  # draft depths that are counted
 NEAREST = 2  # a head stands on row i, knows token i + 1, and is asked for token i + 2 first
@@ -26,10 +26,8 @@ def first_batch(records: Sequence[Record], config: Any, plan: Plan) -> MaskedBat
     train = [Item(record, 0, 0) for record in records if not held_out(record, plan.held_out)]
     if not train:
         raise BadInput(f"All {len(records)} records are held out by held_out={plan.held_out:g}, so there is no batch to show. Give more data.")
-    ends = config.eos_token_id
-    vocabulary = draft_vocabulary(records, plan.draft_vocab, ends if isinstance(ends, list) else [ends])
     known = torch.zeros(config.get_text_config(decoder=True).vocab_size, dtype=torch.bool)
-    known[vocabulary] = True
+    known[draft_ids(records, config, plan.draft_vocab)] = True
     return look(shuffled_batches(train, plan.seed, plan.tokens)[0], known)
 
 
@@ -47,12 +45,8 @@ def look(items: Sequence[Item], known: torch.Tensor) -> MaskedBatch:
 
 def _bare(items: Sequence[Item], known: torch.Tensor) -> Batch:
     """The batch without states and teacher: masks depend on ids, starts and lengths alone."""
-    longest = max(len(item.record.ids) for item in items)
-    ids = torch.tensor([[*item.record.ids, *[0] * (longest - len(item.record.ids))] for item in items])
-    starts = torch.tensor([item.record.answer_start for item in items])
-    lengths = torch.tensor([len(item.record.ids) for item in items])
-    empty = torch.zeros(len(items), longest, 0)
-    own = Records(ids, starts, lengths)
+    own = Records.of([item.record for item in items])
+    empty = torch.zeros(*own.ids.shape, 0)
     return Batch(own, {}, empty, empty.long(), known, own, slice(None))
 
 

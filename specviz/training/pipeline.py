@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from specviz.analysis.head_report import HeadReport, load_report
 from specviz.build import Spec
-from specviz.drafters.heads import CONFIG, WEIGHTS
+from specviz.drafters.heads import CONFIG, WEIGHTS, hash_weights
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.prompts import read_prompts
+from specviz.say import Say
 from specviz.sources import hash_folder, models_dir
 from specviz.training import methods as package
 from specviz.training.card import save_report, write_card
@@ -25,12 +26,11 @@ from specviz.training.features import Capture, capture, default_taps
 from specviz.training.fit import Plan, fit
 from specviz.training.fixed_text import OTHER, FixedText, Question, fixed_text, read_questions
 from specviz.training.probe import forward_speed, in_words, writing_seconds
-from specviz.training.report import Measures, hash_checkpoint, head_report
+from specviz.training.report import Measures, head_report
 
 if TYPE_CHECKING:
     from specviz.target import Target
 
-Say = Callable[[str], None]
 SHARDS = 16  # of the features
 OWN_PROMPTS = 80  # held-out prompts to report on when no others are given
 
@@ -138,7 +138,7 @@ def _captured(order: Order, place: Path, shards: Sequence[Path], load: Callable[
 def _trained(order: Order, method: str, features: Capture, place: Path, say: Say) -> Path:
     """Step 3: one head; one that was trained on these features by this plan is kept."""
     head, knobs = order.heads / method, dict(order.knobs.get(method, {}))
-    run = place / "fit" / _key([features.data, asdict(order.plan), knobs]) / method
+    run = _run_folder(order, method, features, place)
     reason = _why_train(head, features, asdict(order.plan) | knobs)
     if reason is None:
         say(f"train {method}: skipped, {head} was trained on these features by this plan")
@@ -149,6 +149,11 @@ def _trained(order: Order, method: str, features: Capture, place: Path, say: Say
     if reason is not None:
         fit(method, features.folder, target=target, out=head, run=run, plan=order.plan, knobs=knobs, say=lambda text: say(f"train {method}: {text}"))
     return head
+
+
+def _run_folder(order: Order, method: str, features: Capture, place: Path) -> Path:
+    """Returns where the fit of a method keeps log and state: another one for other features, plan or knobs."""
+    return place / "fit" / _key([features.data, asdict(order.plan), dict(order.knobs.get(method, {}))]) / method
 
 
 def train_shares(
@@ -207,8 +212,7 @@ def _reported(order: Order, heads: Sequence[Path], features: Capture, place: Pat
 
 
 def _report(order: Order, head: Path, features: Capture, place: Path, target: Target, text: FixedText, say: Say) -> HeadReport:
-    knobs = dict(order.knobs.get(head.name, {}))
-    run = place / "fit" / _key([features.data, asdict(order.plan), knobs]) / head.name
+    run = _run_folder(order, head.name, features, place)
     spec = Spec(head.name, None, {"checkpoint": str(head)}, {})
     told = lambda line: say(f"report {head.name}: {line}")
     return head_report(target, spec, text, measures=order.measures, fit=run, evaluation=order.evaluation, say=told)
@@ -220,7 +224,7 @@ def _current(order: Order, head: Path, text: FixedText, target: Target) -> HeadR
         found = load_report(head)
     except (Missing, BadFile):
         return None
-    same = found.checkpoint == hash_checkpoint(head) and found.text.hash == text.hash and found.target.weights == target.fingerprint.weights
+    same = found.checkpoint == hash_weights(head) and found.text.hash == text.hash and found.target.weights == target.fingerprint.weights
     complete = bool(found.checked) == bool(order.measures.checked) and bool(found.sampled) == bool(order.measures.sampled)
     return found if same and complete else None
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,22 +15,11 @@ from specviz.errors import BadInput
 from specviz.registry import Bound, bind, discover, knobs
 from specviz.sampling import Sampling, Uniform
 from specviz.shapes.base import MAX_NODES, Growth
-from specviz.training.data import held_out
-from specviz.training.features import Capture, open_capture
-from specviz.training.fixed_text import FixedText
+from specviz.training.greedy_text import GreedyText
 from specviz.tree import TokenTree
 
 DEPTH = 7  # deepest level that is looked at
 OUTSIDE = -1  # the "rank" of a token that the draft vocabulary does not hold
-
-
-@dataclass(frozen=True)
-class GreedyText:
-    """Text that the target wrote greedily from `start` on, with its states `{tap: [len(ids), width]}`."""
-
-    ids: Sequence[int]
-    start: int
-    states: Mapping[int, torch.Tensor]
 
 
 @dataclass
@@ -92,46 +79,6 @@ def _shaped(spec: Spec) -> type[Drafter]:
         raise BadInput(f"The search makes the shape, so {str(spec)!r} cannot name one. Give the drafter alone, for example {spec.drafter}.")
     found: type[Drafter] = known[spec.drafter]
     return found
-
-
-def captured_texts(folders: Sequence[Path], drafter: Any, fingerprint: str, limit: int | None = None) -> Iterator[GreedyText]:
-    """Yields the first `limit` greedy records that the fit of this drafter's head held out, with their stored states.
-
-    `fingerprint` is that of the target's weights. Raises BadInput for features of another target or without the taps that are read.
-    """
-    captures = [_fitting(folder, drafter, fingerprint) for folder in folders]  # all of them before the first is read
-    return islice((text for capture in captures for text in _held_out(capture, drafter)), limit)
-
-
-def _fitting(folder: Path, drafter: Any, fingerprint: str) -> Capture:
-    capture = open_capture(folder)
-    if capture.fingerprint.weights != fingerprint:
-        raise BadInput(f"The features in {folder} are of weights {capture.fingerprint.weights}, but the target's are {fingerprint}. Capture this target's.")
-    if lost := sorted(set(drafter.taps) - set(capture.taps)):
-        raise BadInput(f"The features in {folder} lack tap {lost[0]}, which this head reads; they have {list(capture.taps)}. Capture them again.")
-    return capture
-
-
-def _held_out(capture: Capture, drafter: Any) -> Iterator[GreedyText]:
-    share = drafter.config.training.get("held_out", 0.05)
-    for shard in capture.done():
-        stores, row = {tap: capture.rows(shard, tap) for tap in drafter.taps}, 0
-        for record in capture.records(shard):
-            first, row = row, row + len(record.ids)
-            if not record.temperature and held_out(record, share):
-                yield GreedyText(record.ids, record.answer_start, {tap: torch.from_numpy(store[first:row].astype("float32")) for tap, store in stores.items()})
-
-
-def fixed_texts(text: FixedText, taps: Sequence[int]) -> Iterator[GreedyText]:
-    """Yields the answers of a fixed text whose states were kept."""
-    for place, one in enumerate(text.answers):
-        yield GreedyText(one.ids, one.prompt, text.states(place, taps))
-
-
-def newest_capture(below: Path, fingerprint: str) -> Path | None:
-    """Returns the newest folder of features of these weights below a folder, as `features` names them."""
-    found = [meta.parent for meta in below.glob(f"{fingerprint}-*/capture.json")]
-    return max(found, key=lambda folder: (folder / "capture.json").stat().st_mtime, default=None)
 
 
 def static_trees() -> dict[str, tuple[tuple[int, ...], ...]]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,21 +18,20 @@ from specviz.analysis.head_report import MAIN_NODES, Checked, Greedy, HeadReport
 from specviz.analysis.summary import Summary, summarise
 from specviz.build import Spec, build_rule, load_drafter, shaped
 from specviz.decode import Request, decode
-from specviz.drafters.heads import WEIGHTS, HeadDrafter
-from specviz.errors import BadInput, Missing, SpecvizError
+from specviz.drafters.heads import HeadDrafter, hash_weights
+from specviz.errors import BadInput, SpecvizError
 from specviz.registry import AUTO, discover, knobs
 from specviz.sampling import Sampling
+from specviz.say import Say
 from specviz.trace import Trace
 from specviz.training.curves import Curves, read_curves
-from specviz.training.data import held_out
-from specviz.training.features import Capture
 from specviz.training.fixed_text import FixedText, keep_states
+from specviz.training.greedy_text import GreedyText, captured_texts
 from specviz.training.replay import Replayed, replay
 
 if TYPE_CHECKING:
     from specviz.target import Target
 
-Say = Callable[[str], None]
 RULE = "rejection"  # lossless at every temperature
 
 
@@ -72,7 +70,7 @@ def head_report(
     return HeadReport(
         spec.drafter,
         ReportTarget(target.name, target.fingerprint.weights),
-        hash_checkpoint(head.folder),
+        hash_weights(head.folder),
         datetime.now(UTC).date().isoformat(),
         text=ReportText(text.name, len(text.answers), len(answers), text.max_new_tokens, text.hash),
         greedy=tuple(one.greedy(text) for one in measured),
@@ -119,11 +117,6 @@ def shown(drafter: HeadDrafter) -> str:
     name, values = drafter.shape.name, drafter.shape.values
     kept = {knob.name: values[knob.name] for knob in knobs(discover(shapes)[name]) if values[knob.name] != knob.default or knob.name == "nodes"}
     return str(Spec(drafter.name, name, {}, kept))
-
-
-def hash_checkpoint(folder: Path) -> str:
-    """Returns a sha256 (first 16 hex digits) of a head's weights file."""
-    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -222,25 +215,12 @@ def spread(size: int, count: int) -> list[int]:
     return [place * size // count for place in range(count)]
 
 
-def held_out_replay(drafter: HeadDrafter, captures: Sequence[Capture], ends: frozenset[int], limit: int | None = None) -> Replayed:
+def held_out_replay(drafter: HeadDrafter, folders: Sequence[Path], limit: int | None = None) -> Replayed:
     """Replays greedy records that the fit of this head held out, by its config; `limit` takes the first so many."""
-    share, total, used = drafter.config.training.get("held_out", 0.05), Replayed(), 0
-    for capture, shard in [(one, shard) for one in captures for shard in one.done()]:
-        if capture.fingerprint.weights != drafter.target.fingerprint.weights:
-            raise BadInput(
-                f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {drafter.target.name} is "
-                f"{drafter.target.fingerprint.weights}. Capture again."
-            )
-        if lost := sorted(set(drafter.taps) - set(capture.taps)):
-            raise Missing(f"The features in {capture.folder} hold no states of tap {lost[0]}, which this head reads. Capture again with it.")
-        stores: dict[int, Any] = {tap: capture.rows(shard, tap) for tap in drafter.taps}
-        row = 0
-        for record in capture.records(shard):
-            first, row = row, row + len(record.ids)
-            if record.temperature or not held_out(record, share) or used == limit:
-                continue
-            states = {tap: torch.from_numpy(store[first:row].astype("float32")) for tap, store in stores.items()}
-            # an answer that ended by itself might have gone on: its last drafts were not cut by a limit
-            most = len(record.ids) if record.ids[-1] in ends else len(record.answer)
-            total, used = total + replay(drafter, record.ids, record.answer_start, states, most), used + 1
-    return total
+    return _sum([_replay_record(drafter, text) for text in captured_texts(folders, drafter, limit)])
+
+
+def _replay_record(drafter: HeadDrafter, text: GreedyText) -> Replayed:
+    # an answer that ended by itself might have gone on: its last drafts were not cut by a limit
+    most = len(text.ids) if text.ids[-1] in drafter.target.eos else len(text.ids) - text.start
+    return replay(drafter, text.ids, text.start, text.states, most)

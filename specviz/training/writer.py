@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from specviz.evidence import draw_rows
 from specviz.sampling import Uniform
 from specviz.tree import TokenTree
 
@@ -81,9 +82,8 @@ def _draw(logits: torch.Tensor, rows: Sequence[_Row], seed: int) -> list[int]:
     if warm:
         uniform = Uniform(seed)
         heat = torch.tensor([[rows[i].ask.temperature] for i in warm], device=logits.device)
-        summed = (logits[warm].float() / heat).softmax(-1).cumsum(-1, dtype=torch.float64)
-        places = [uniform(len(rows[i].answer), "write", rows[i].number) for i in warm]
-        limits = torch.tensor(places, dtype=torch.float64, device=logits.device)[:, None] * summed[:, -1:]
-        for i, token in zip(warm, torch.searchsorted(summed, limits, right=True)[:, 0].tolist(), strict=True):
-            tokens[i] = min(token, logits.shape[-1] - 1)
+        uniforms = torch.tensor([uniform(len(rows[i].answer), "write", rows[i].number) for i in warm], dtype=torch.float64, device=logits.device)
+        drawn = draw_rows((logits[warm].float() / heat).softmax(-1).double(), uniforms)
+        for i, token in zip(warm, drawn.tolist(), strict=True):
+            tokens[i] = token
     return tokens

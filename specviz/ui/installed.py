@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specviz.analysis.head_report import NAME, HeadReport, load_report
-from specviz.drafters.heads import CONFIG, WEIGHTS
+from specviz.drafters.heads import CONFIG, WEIGHTS, hash_weights
 from specviz.errors import BadFile, Missing
 from specviz.registry import summary
 from specviz.sources import DEFAULT_TARGET, hash_folder, models_dir
@@ -77,8 +76,8 @@ def read_head(folder: Path, weights: str | None, target: str = DEFAULT_TARGET) -
     )
     if not checkpoint.is_file():
         return replace(head, problems=(*problems, f"There is no {WEIGHTS} in {folder}, so this head cannot draft. Train it again or restore the folder."))
-    stamp = _stamp(checkpoint)
-    return replace(head, megabytes=stamp[0] / 1e6, problems=tuple(problems), warnings=tuple(_stale(head, weights, hash_file(checkpoint, *stamp), target)))
+    warnings = _stale(head, weights, hash_weights(folder), target)
+    return replace(head, megabytes=checkpoint.stat().st_size / 1e6, problems=tuple(problems), warnings=tuple(warnings))
 
 
 def _or_problem(read: Callable[[Path], T], folder: Path, problems: list[str]) -> T | None:
@@ -140,12 +139,6 @@ def _folder_weights(folder: Path, *stamp: int) -> str | None:
         return hash_folder(folder)
     except (SafetensorError, OSError):
         return None  # the engine says what is wrong with the target
-
-
-@lru_cache(maxsize=64)
-def hash_file(path: Path, *stamp: int) -> str:
-    """Returns a sha256 (first 16 hex digits) of a weights file, remembered while its stamp stays the same."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _stamp(path: Path) -> tuple[int, int]:

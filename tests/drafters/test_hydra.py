@@ -41,7 +41,7 @@ def test_serving_equals_training(tiny_target, text_ids, tmp_path, prefix):
     if prefix:
         from specviz.drafters._memory import DraftMemory
 
-        memory = DraftMemory(drafter.module.prefix, drafter._embed)
+        memory = DraftMemory(drafter.module.prefix, drafter.embed)
         memory.enter(committed[:5], states[:4])
         state = memory.enter(committed, states[4:])
     growth, places = growth_of(committed[-1], paths)

@@ -14,9 +14,11 @@ from specviz.build import Spec, build_drafter, parse_spec
 from specviz.errors import BadInput
 from specviz.shapes._files import ShapeFile, write_shape
 from specviz.shapes.eagle_25 import PATHS as EAGLE_PATHS
+from specviz.sources import Fingerprint
 from specviz.training.features import capture
 from specviz.training.fixed_text import Question, fixed_text, keep_states
-from specviz.training.ranks import DEPTH, OUTSIDE, GreedyText, RankReader, captured_texts, fixed_texts, newest_capture, static_trees
+from specviz.training.greedy_text import GreedyText, captured_texts, fixed_texts, newest_capture
+from specviz.training.ranks import DEPTH, OUTSIDE, RankReader, static_trees
 from specviz.training.replay import Replayed, replay
 
 WIDE = (8, 4, 2)  # random heads are rarely right: a wide tree accepts now and then
@@ -106,27 +108,30 @@ def features(tmp_path_factory, tiny_folder, text_ids):
     return capture([path], tmp_path_factory.mktemp("features"), target=str(tiny_folder), shards=2, say=lambda text: None)
 
 
-def test_held_out_greedy_records_are_read(features, reader):
+def test_held_out_greedy_records_are_read(features, reader, monkeypatch):
     drafter, weights = reader("eagle").drafter, features.fingerprint.weights
+    monkeypatch.setattr(drafter.target, "fingerprint", features.fingerprint)  # the same weights, hashed from their file
     drafter.config.training["held_out"] = 0.5
-    found = list(captured_texts([features.folder], drafter, weights))
+    found = list(captured_texts([features.folder], drafter))
     assert 4 < len(found) < 16  # half of 20
     assert all(set(text.states) == {3} and len(text.states[3]) == len(text.ids) for text in found)
-    assert len(list(captured_texts([features.folder, features.folder], drafter, weights))) == 2 * len(found)
-    assert len(list(captured_texts([features.folder] * 2, drafter, weights, limit=len(found) + 1))) == len(found) + 1
+    assert len(list(captured_texts([features.folder, features.folder], drafter))) == 2 * len(found)
+    assert len(list(captured_texts([features.folder] * 2, drafter, limit=len(found) + 1))) == len(found) + 1
     drafter.config.training["held_out"] = 0.0
-    assert list(captured_texts([features.folder], drafter, weights)) == []
+    assert list(captured_texts([features.folder], drafter)) == []
     assert newest_capture(features.folder.parent, weights) == features.folder
     assert newest_capture(features.folder.parent, "0000") is None
 
 
-def test_features_that_do_not_fit_are_refused(features, reader):
+def test_features_that_do_not_fit_are_refused(features, reader, monkeypatch):
     drafter = reader("eagle").drafter
+    monkeypatch.setattr(drafter.target, "fingerprint", Fingerprint("0123456789abcdef"))
     with pytest.raises(BadInput, match="are of weights"):
-        captured_texts([features.folder], drafter, "0123456789abcdef")
+        captured_texts([features.folder], drafter)
+    monkeypatch.setattr(drafter.target, "fingerprint", features.fingerprint)
     drafter.taps = (2, 9)
     with pytest.raises(BadInput, match="lack tap 9"):
-        captured_texts([features.folder], drafter, features.fingerprint.weights)
+        captured_texts([features.folder], drafter)
 
 
 def test_answers_of_a_fixed_text_are_read(tiny_target, tmp_path):

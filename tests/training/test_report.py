@@ -12,7 +12,7 @@ from specviz.build import parse_spec
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.target import Target
 from specviz.training.card import HeldOut, read_evaluation, save_report, write_card
-from specviz.training.features import capture, open_capture
+from specviz.training.features import capture
 from specviz.training.fit import Plan, fit
 from specviz.training.fixed_text import Question, fixed_text, keep_states
 from specviz.training.report import Measures, head_report, held_out_replay, load_head_drafter, specs_of, spread
@@ -109,10 +109,10 @@ def test_parts_can_be_left_out(trained, text, target, tmp_path):
 
 
 def test_held_out_answers_are_replayed(trained, target, tmp_path):
-    features = open_capture(next((trained / "features").iterdir()))
+    features = next((trained / "features").iterdir())
     drafter = load_head_drafter(target, spec_of(trained, "@chain"))
-    found = held_out_replay(drafter, [features], target.eos)
-    few = held_out_replay(drafter, [features], target.eos, limit=1)
+    found = held_out_replay(drafter, [features])
+    few = held_out_replay(drafter, [features], limit=1)
     assert 0 < few.rounds < found.rounds
     held = HeldOut(trained / "tiny" / "eagle", "eagle@chain", found)
     assert f"tau {found.tau:.3f}" in write_card(held.head, held_out=held, measured=["a line of bench"]).read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specviz.training.dataset import Batch
+from specviz.training.soft_loss import soft_cross_entropy
 
 
 @dataclass  # not frozen itself: `place` moves it once, before training
@@ -62,6 +63,24 @@ class Lesson(Protocol):
 
     def hits(self, batch: Batch) -> Hits:
         """Returns chain hits of a batch whose answers are the target's greedy text."""
+
+
+def word_losses(outputs: Sequence[Tensor], batch: Batch, frozen: Frozen) -> list[Tensor]:
+    """Returns this part's share of the mean soft cross-entropy of every depth, scalars, for states `[B, T, hidden]` as the LM-head rows read them.
+
+    Depth d (from 0) is asked for the token d + 2 ahead; the target's own distribution is what it should say.
+    """
+    losses = []
+    for depth, output in enumerate(outputs):
+        targets = batch.ahead(depth + 2)
+        mask = targets.mask
+        losses.append(targets.mean(soft_cross_entropy(output[mask].float(), frozen.rows, targets.values[mask], targets.indices[mask])))
+    return losses
+
+
+def faded(losses: Sequence[Tensor], decay: float) -> Tensor:
+    """Returns the sum of the losses, each `decay` times as important as the one before it; the first counts whole."""
+    return torch.stack([decay**depth * loss for depth, loss in enumerate(losses)]).sum()
 
 
 def count_hits(guesses: list[Tensor], batch: Batch) -> Hits:

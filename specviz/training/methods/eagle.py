@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
 from specviz.training.dataset import Batch
-from specviz.training.methods.base import Frozen, Hits, count_hits, top_tokens
-from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.methods.base import Frozen, Hits, count_hits, faded, top_tokens, word_losses
 
 DEPTHS = 5  # measured on held-out text
 
@@ -44,17 +43,14 @@ class EagleLesson:
         features = batch.states[self.taps[0]]
         shaken = features + (batch.uniform(features.shape[-1], chance) * 2 - 1) * self.noise
         outputs = self.module(self._embed(batch), shaken, self.unroll)
-        words, states = [], []
+        words = word_losses(outputs, batch, self.frozen)
+        states = []
         for s, output in enumerate(outputs):
             targets = batch.ahead(s + 2)
-            mask = targets.mask
-            picked = output[mask].float()
-            rows = soft_cross_entropy(picked, self.frozen.rows, targets.values[mask], targets.indices[mask])
-            truth = features.roll(-(s + 1), 1)[mask]
-            words.append(targets.mean(rows) * self.decay**s)
-            states.append(targets.mean(functional.smooth_l1_loss(picked, truth, reduction="none")) * self.decay**s)
+            truth = features.roll(-(s + 1), 1)[targets.mask]
+            states.append(targets.mean(functional.smooth_l1_loss(output[targets.mask].float(), truth, reduction="none")))
         scale = sum(self.decay**s for s in range(self.unroll))
-        word, state = torch.stack(words).sum() / scale, torch.stack(states).sum() / scale
+        word, state = faded(words, self.decay) / scale, faded(states, self.decay) / scale
         return {"loss": word + self.feature_weight * state, "words": word, "features": state, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:

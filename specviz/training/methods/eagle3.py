@@ -13,8 +13,7 @@ from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
 from specviz.drafters._layer import normed
 from specviz.drafters.eagle_module import EagleSizes
 from specviz.training.dataset import Batch
-from specviz.training.methods.base import Frozen, Hits, count_hits, top_tokens
-from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.methods.base import Frozen, Hits, count_hits, faded, top_tokens, word_losses
 
 DEPTHS = 5  # measured on held-out text
 
@@ -59,14 +58,10 @@ class Eagle3Lesson:
             self.module.fc.weight[:, -self.module.sizes.hidden :] += torch.eye(self.module.sizes.hidden)
 
     def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
-        parts = {}
-        for s, output in enumerate(self._outputs(batch, self.unroll)):
-            targets = batch.ahead(s + 2)
-            mask = targets.mask
-            rows = soft_cross_entropy(output[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"step{s + 1}"] = targets.mean(rows)
-        total = torch.stack([self.decay**s * part for s, part in enumerate(parts.values())]).sum()
-        return {"loss": total / sum(self.decay**s for s in range(self.unroll)), **parts, "outside": batch.ahead(2).outside()}
+        losses = word_losses(self._outputs(batch, self.unroll), batch, self.frozen)
+        parts = {f"step{s}": loss for s, loss in enumerate(losses, 1)}
+        scale = sum(self.decay**s for s in range(self.unroll))
+        return {"loss": faded(losses, self.decay) / scale, **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         return count_hits([top_tokens(output, self.frozen) for output in self._outputs(batch, DEPTHS)], batch)

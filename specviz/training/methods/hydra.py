@@ -13,8 +13,7 @@ from specviz.drafters._hydra_module import GroundedBlock, HydraHeads, HydraSizes
 from specviz.drafters._layer import LayerSizes
 from specviz.drafters.eagle_module import EagleSizes
 from specviz.training.dataset import Batch
-from specviz.training.methods.base import Frozen, Hits, count_hits, top_tokens
-from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.methods.base import Frozen, Hits, count_hits, faded, top_tokens, word_losses
 
 
 class HydraLesson:
@@ -34,14 +33,9 @@ class HydraLesson:
         return self.module.sizes.to_json()
 
     def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
-        parts = {}
-        for k, output in enumerate(self._outputs(batch), 1):
-            targets = batch.ahead(k + 1)
-            mask = targets.mask
-            rows = soft_cross_entropy(output[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"head{k}"] = targets.mean(rows)
-        total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
-        return {"loss": total, **parts, "outside": batch.ahead(2).outside()}
+        losses = word_losses(self._outputs(batch), batch, self.frozen)
+        parts = {f"head{k}": loss for k, loss in enumerate(losses, 1)}
+        return {"loss": self.decay * faded(losses, self.decay), **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         """Feeding the true tokens counts the same chain as feeding drafted ones: a depth counts only where all before it were right."""

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 from specviz.training.dataset import Batch
-from specviz.training.methods.base import Frozen, Hits, count_hits, top_tokens
-from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.methods.base import Frozen, Hits, count_hits, faded, top_tokens, word_losses
 
 
 class MedusaLesson:
@@ -28,15 +27,9 @@ class MedusaLesson:
         return self.module.sizes.to_json()
 
     def loss(self, batch: Batch, chance: torch.Generator) -> Mapping[str, Tensor]:
-        states = self.module(batch.states[self.taps[0]])
-        parts = {}
-        for k, state in enumerate(states, 1):
-            targets = batch.ahead(k + 1)
-            mask = targets.mask
-            rows = soft_cross_entropy(state[mask].float(), self.frozen.rows, targets.values[mask], targets.indices[mask])
-            parts[f"head{k}"] = targets.mean(rows)
-        total = torch.stack([self.decay**k * part for k, part in enumerate(parts.values(), 1)]).sum()
-        return {"loss": total, **parts, "outside": batch.ahead(2).outside()}
+        losses = word_losses(list(self.module(batch.states[self.taps[0]])), batch, self.frozen)
+        parts = {f"head{k}": loss for k, loss in enumerate(losses, 1)}
+        return {"loss": self.decay * faded(losses, self.decay), **parts, "outside": batch.ahead(2).outside()}
 
     def hits(self, batch: Batch) -> Hits:
         states = self.module(batch.states[self.taps[0]])

@@ -1,10 +1,10 @@
-"""How measuring tells a person that it takes a moment."""
+"""How a long step tells a person what it is doing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-Say = Callable[[str], None]  # one plain sentence
+Say = Callable[[str], None]  # takes one plain sentence
 
 
 def silent(text: str) -> None:
