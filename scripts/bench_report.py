@@ -24,7 +24,12 @@ from typing import Any
 
 import performance_page
 
+from specviz.build import PLAIN
+from specviz.processor import processor_name
 from specviz.prompts import read_prompts
+from specviz.ready import ready_drafters
+from specviz.settings import Settings
+from specviz.sources import short_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PY = [sys.executable, "-m", "specviz"]
@@ -88,7 +93,7 @@ STEPS: dict[str, Callable[[Plan, Path], Words]] = {
 def main() -> int:
     """Runs what is due and writes the page; returns 1 when a step failed (its own output says why), 0 otherwise."""
     args = read_arguments()
-    plan = Plan(args.prompts, args.lookup_prompts, args.lookup_task, args.limit, args.tokens, args.repeats, args.drafters or ready_drafters(), args.quick)
+    plan = Plan(args.prompts, args.lookup_prompts, args.lookup_task, args.limit, args.tokens, args.repeats, args.drafters or measurable(), args.quick)
     args.out.mkdir(parents=True, exist_ok=True)
     failed = []
     for name in [] if args.page_only else args.only or STEPS:
@@ -126,16 +131,9 @@ def read_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def ready_drafters() -> str:
-    """Returns every drafter but plain decoding that needs no head, or has one in the models folder."""
-    from specviz import drafters
-    from specviz.registry import discover
-    from specviz.settings import Settings
-    from specviz.sources import models_dir
-
-    place = models_dir() / Path(Settings.from_env().target).name
-    ready = (name for name, cls in discover(drafters).items() if not getattr(cls, "learned", False) or any((place / name).glob("*.safetensors")))
-    return ",".join(name for name in ready if name != "autoregressive")
+def measurable() -> str:
+    """Returns every drafter but plain decoding that can run here, as `bench --drafters` takes them."""
+    return ",".join(name for name in ready_drafters(short_name(Settings.from_env().target)) if name != PLAIN)
 
 
 def step(name: str, plan: Plan, place: Path) -> bool:
@@ -180,11 +178,9 @@ def is_fresh(place: Path, plan: Plan) -> bool:
 
 def machine() -> dict[str, Any]:
     """Returns what a reader must know of the machine: processor, cores, memory, versions."""
-    info, memory = Path("/proc/cpuinfo"), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    lines = info.read_text().splitlines() if info.exists() else []
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    told = {"processor": model, "cores": cores, "memory_gib": round(memory / 2**30), "system": platform.system()}
+    told = {"processor": processor_name(), "cores": cores, "memory_gib": round(memory / 2**30), "system": platform.system()}
     return {**told, "threads": os.environ.get("OMP_NUM_THREADS"), "versions": {"python": platform.python_version(), **installed()}}
 
 

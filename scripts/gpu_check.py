@@ -21,8 +21,8 @@ import transformers
 from specviz import drafters
 from specviz.analysis.compare import Difference, first_difference
 from specviz.analysis.versus import Run
-from specviz.bench import BASELINE, Bench, Plan, measure_gap
-from specviz.build import build_drafter, build_rule, parse_spec
+from specviz.bench import Bench, Plan, measure_gap
+from specviz.build import PLAIN, build_drafter, build_rule, parse_spec
 from specviz.errors import Missing, SpecvizError
 from specviz.prompts import BUILT_IN, Prompt
 from specviz.record import device_name
@@ -147,7 +147,7 @@ def runnable(target: Target) -> tuple[list[str], dict[str, str]]:
 def wide_specs(names: list[str]) -> list[str]:
     """Returns every drafter but the baseline with its defaults, and with a tree for a device on which nodes are cheap where it has one."""
     known = discover(drafters)
-    return [spec for name in names if name != BASELINE for spec in ([name, f"{name}@{WIDE}"] if known[name].default_shape else [name])]
+    return [spec for name in names if name != PLAIN for spec in ([name, f"{name}@{WIDE}"] if known[name].default_shape else [name])]
 
 
 def plan_for(temperature: float, args: argparse.Namespace) -> Plan:

@@ -13,7 +13,7 @@ import torch
 from specviz.analysis.compare import EPSILON, Difference, first_difference
 from specviz.analysis.summary import summarise
 from specviz.analysis.versus import Pair, Run
-from specviz.build import Spec, build_drafter, parse_spec
+from specviz.build import PLAIN, Spec, build_drafter, parse_spec
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
 from specviz.events import Drafted
@@ -24,7 +24,6 @@ from specviz.say import Say, silent
 from specviz.target import Target
 from specviz.trace import Trace
 
-BASELINE = "autoregressive"
 WARM_UP_TOKENS = 16
 
 
@@ -43,7 +42,7 @@ class Bench:
 
     def __init__(self, target: Target, specs: Sequence[Spec], plan: Plan, say: Say = silent) -> None:
         self.target, self.plan = target, plan
-        self.baseline = build_drafter(target, parse_spec(BASELINE))
+        self.baseline = build_drafter(target, parse_spec(PLAIN))
         self.drafters = {str(spec): build_drafter(target, spec, temperature=plan.sampling.temperature, say=say) for spec in specs}
 
     def warm_up(self, prompt: Prompt) -> None:
@@ -53,7 +52,7 @@ class Bench:
 
     def pairs(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, Pair]]:
         """Yields (drafter, its pair) prompt by prompt; who goes first moves on by one with every prompt, so that a slow minute hits all alike."""
-        names = [BASELINE, *self.drafters]
+        names = [PLAIN, *self.drafters]
         for place, prompt in enumerate(prompts):
             turn = place % len(names)
             # the baseline's entry in the order is a place, not a name: `autoregressive` may itself be one of the drafters

@@ -13,12 +13,16 @@ DEEPEST = 32  # levels of nesting in free records such as meta
 Check = Callable[[Any], bool]
 
 
-def _count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """True for a whole number from 0 that fits 63 bits: JSON's own have no limit."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """True for a finite number that a float can hold; a whole number of JSON has no limit of its own, and True is no number."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _text(value: Any) -> bool:
@@ -57,39 +61,39 @@ def _plain(value: Any, depth: int) -> bool:
         return depth < DEEPEST and all(isinstance(key, str) and _plain(item, depth + 1) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return depth < DEEPEST and all(_plain(item, depth + 1) for item in value)
-    return value is None or isinstance(value, (str, bool)) or _number(value)
+    return value is None or isinstance(value, (str, bool)) or is_number(value)
 
 
 def _draw(value: Any) -> bool:
-    return isinstance(value, Mapping) and _count(value.get("parent")) and _list(_count)(value.get("children")) and _flag(value.get("replace"))
+    return isinstance(value, Mapping) and is_count(value.get("parent")) and _list(is_count)(value.get("children")) and _flag(value.get("replace"))
 
 
 def _tests(value: Any) -> bool:
     """Columns of one length."""
-    kinds = {"node": _count, "verdict": _text, "reason": _text}
-    fit = isinstance(value, Mapping) and all(_list(kinds.get(name, _maybe(_number)))(column) for name, column in value.items())
+    kinds = {"node": is_count, "verdict": _text, "reason": _text}
+    fit = isinstance(value, Mapping) and all(_list(kinds.get(name, _maybe(is_number)))(column) for name, column in value.items())
     return fit and len({len(column) for column in value.values()}) <= 1
 
 
 def _baseline(value: Any) -> bool:
     """The record of a plain run: docs/trace-format.md, section finished."""
     seconds = value.get("seconds") if _record(value) else None
-    fit = isinstance(seconds, Mapping) and all(map(_number, seconds.values())) and _count(value.get("tokens"))
-    return fit and _list(_number)(value.get("times") or ()) and _list(_count)(value.get("token_ids") or ())
+    fit = isinstance(seconds, Mapping) and all(map(is_number, seconds.values())) and is_count(value.get("tokens"))
+    return fit and _list(is_number)(value.get("times") or ()) and _list(is_count)(value.get("token_ids") or ())
 
 
-_COUNTS, _NUMBERS, _TEXTS, _TOP = _list(_count), _list(_maybe(_number)), _list(_text), _list(_items(_count, _maybe(_number)))
+_COUNTS, _NUMBERS, _TEXTS, _TOP = _list(is_count), _list(_maybe(is_number)), _list(_text), _list(_items(is_count, _maybe(is_number)))
 
 FIELDS: dict[str, Check] = {
-    "row": _count, "round": _count, "strings": _by_id(_text), "seconds": lambda value: _record(value) and all(map(_maybe(_number), value.values())),
-    "prompt": _text, "prompt_ids": _COUNTS, "max_new_tokens": _count, "meta": _record,
-    "token": _count, "top": _TOP,
-    "tokens": _COUNTS, "parents": _list(lambda value: value == -1 or _count(value)), "depths": _COUNTS, "ranks": _COUNTS, "scores": _NUMBERS, "q": _NUMBERS,
+    "row": is_count, "round": is_count, "strings": _by_id(_text), "seconds": lambda value: _record(value) and all(map(_maybe(is_number), value.values())),
+    "prompt": _text, "prompt_ids": _COUNTS, "max_new_tokens": is_count, "meta": _record,
+    "token": is_count, "top": _TOP,
+    "tokens": _COUNTS, "parents": _list(lambda value: value == -1 or is_count(value)), "depths": _COUNTS, "ranks": _COUNTS, "scores": _NUMBERS, "q": _NUMBERS,
     "source": _TEXTS, "candidate": _list(_flag), "draws": _list(_draw), "tops": _by_id(_TOP), "note": _record,
-    "pruned": _list(_items(_count, lambda value: value == -1 or _count(value), _maybe(_number))),
-    "path": _COUNTS, "bonus": _maybe(_count), "bonus_source": _text, "emitted": _COUNTS, "committed": _count, "verdicts": _TEXTS, "tests": _tests,
-    "p": _NUMBERS, "p_warped": _NUMBERS, "target_rank": _list(_maybe(_count)), "entropy": _NUMBERS, "wanted": _list(_maybe(_count)),
-    "reason": lambda value: value in REASONS, "text": _text, "rounds": _count, "message": _text, "baseline": _maybe(_baseline),
+    "pruned": _list(_items(is_count, lambda value: value == -1 or is_count(value), _maybe(is_number))),
+    "path": _COUNTS, "bonus": _maybe(is_count), "bonus_source": _text, "emitted": _COUNTS, "committed": is_count, "verdicts": _TEXTS, "tests": _tests,
+    "p": _NUMBERS, "p_warped": _NUMBERS, "target_rank": _list(_maybe(is_count)), "entropy": _NUMBERS, "wanted": _list(_maybe(is_count)),
+    "reason": lambda value: value in REASONS, "text": _text, "rounds": is_count, "message": _text, "baseline": _maybe(_baseline),
 }  # fmt: skip
 
 

@@ -41,6 +41,11 @@ def models_dir() -> Path:
     return Path(given) if given else Path(__file__).resolve().parent.parent / "models"
 
 
+def short_name(target: str | Path) -> str:
+    """Returns what a target is called by its key, folder or hub id; its heads lie under that name in the models folder."""
+    return str(target).rstrip("/").split("/")[-1]
+
+
 def user_path(text: str | Path) -> Path:
     """Returns the path with `~` filled in; raises BadInput for the home of a user that does not exist."""
     try:

@@ -20,7 +20,7 @@ from specviz.cache import TreeCache
 from specviz.errors import BadInput, Missing, UnsupportedModel
 from specviz.graphs.verify import Graphs
 from specviz.packed import pack_linears
-from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate
+from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate, short_name
 from specviz.supported import refuse_odd_cache, refuse_unsupported
 from specviz.taps import tapped
 from specviz.tree import TokenTree, ancestor_mask
@@ -95,7 +95,7 @@ class Target:
         use_tree_attention(model)
         stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
         notes += (f"Verification uses torch's stock linear layers, which makes trees dearer: {stock}.",) if stock else ()
-        target = cls(model, tokenizer, name.rstrip("/").split("/")[-1], Fingerprint(hashed, dtype=_name(model.dtype)), notes)
+        target = cls(model, tokenizer, short_name(name), Fingerprint(hashed, dtype=_name(model.dtype)), notes)
         try:
             target.self_check()
         except (RuntimeError, IndexError) as problem:

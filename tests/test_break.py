@@ -12,11 +12,15 @@ import torch
 from checkpoints import makers
 from checkpoints.own import LAYER, H
 from head_reports import make_report
+from measured import profile
 
 from specviz import shapes
+from specviz.analysis import profile_file
 from specviz.analysis.budget import taus_of
+from specviz.analysis.gate import compare_reports
 from specviz.analysis.head_report import Greedy, from_json
 from specviz.checkpoints.conversion import convert
+from specviz.checks import is_count, is_number
 from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
 from specviz.drafters.eagle3 import Eagle3
 from specviz.drafters.heads import HeadConfig, save_head
@@ -98,3 +102,27 @@ def test_numbers_without_end_are_refused(tmp_path: Path) -> None:
 def test_the_home_of_nobody_is_named() -> None:
     with pytest.raises(BadInput, match="nosuchuser"):
         user_path("~nosuchuser/x.json")
+
+
+def test_the_gate_names_a_temperature_that_is_gone() -> None:
+    report = make_report()
+    found = compare_reports(report, replace(report, sampled=()))
+    assert any("at temperature 0.7 on 8 prompts is not in the new report" in text for text in found.left_out)
+
+
+@pytest.mark.parametrize("changed", [{"tau": -3.0}, {"tau": 25.5}, {"accepted": [401, 160, 0]}])
+def test_numbers_that_no_run_can_give_are_refused(changed: dict[str, Any]) -> None:
+    record = json.loads(json.dumps(make_report().to_json()))
+    record["greedy"][1] |= changed
+    with pytest.raises(BadFile, match=r"greedy\[1\]"):
+        from_json(record)
+
+
+def test_a_number_without_end_in_a_trace_or_a_profile_is_refused() -> None:
+    assert not is_number(10**400)
+    assert not is_count(10**400)
+    assert not is_number(True)
+    record = profile_file.to_json(profile({1: 10.0}))
+    record["forward_ms"]["1"] = 10**400
+    with pytest.raises(ValueError, match="no measurement"):
+        profile_file.from_json(record)

@@ -40,7 +40,7 @@ LAYERS = [
     {"decode"},
     {"analysis"},
     {"profiling"},
-    {"build"},
+    {"build", "ready"},
     {"lab", "checkpoints"},
     {"plots", "bench", "training"},
     {"peers"},

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 from specviz.analysis.head_report import MAIN_NODES, HeadReport
 from specviz.analysis.profile import DrafterCosts, Profile, interpolate
+from specviz.shapes.dynamic import MOST_GROWN
 
 SHAPE = "dynamic"  # the shape whose entries of a report are compared
-
-LARGEST = 128  # nodes that a tree which grows may be asked for
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def taus_of(report: HeadReport, temperature: float) -> dict[int, float]:
     Above temperature 0 what a tree gains over one token shrinks by the share that the report measured at one size, linear
     between measured temperatures; where none was measured, the values of temperature 0 stand.
     """
-    greedy = {one.nodes: one.tau for one in report.greedy if one.shape == SHAPE and 1 < one.nodes <= LARGEST and 1.0 <= one.tau <= one.nodes}
+    greedy = {one.nodes: one.tau for one in report.greedy if one.shape == SHAPE and 1 < one.nodes <= MOST_GROWN and one.tau >= 1.0}
     share = gain_share(report, greedy, temperature)
     return {nodes: 1.0 + (tau - 1.0) * share for nodes, tau in sorted(greedy.items())}
 

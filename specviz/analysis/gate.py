@@ -63,6 +63,12 @@ def compare_reports(old: HeadReport, new: HeadReport) -> Comparison:
     wanted = old.main.spec if old.main else ""
     main = next((pair for pair in pairs if pair[0].spec == wanted), pairs[0])
     left_out = [f"{one.spec} is not in the new report" for one in old.greedy if one.spec not in {pair[0].spec for pair in pairs}]
+    told = {(one.spec, one.temperature, one.prompts) for one, _ in heats}
+    left_out += [
+        f"{one.spec} at temperature {one.temperature:g} on {one.prompts} prompts is not in the new report"
+        for one in old.sampled
+        if (one.spec, one.temperature, one.prompts) not in told
+    ]
     left_out += [f"category {kind} has no round in the new report" for kind in main[0].categories.keys() - main[1].categories.keys()]
     left_out += [f"depth {depth} was tested in fewer than {FEWEST} rounds" for depth, enough in _tested(*main) if not enough]
     return Comparison((*changes, *_depths(*main), *_categories(*main)), tuple(left_out))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from specviz.analysis.acceptance import CalibrationBin
+from specviz.checks import is_count, is_number
 from specviz.errors import BadFile, Missing
 
 FORMAT = "specviz-head-report-1"
 NAME = "report.json"
+SIZES = (4, 8, 12, 16, 24, 32, 48, 60)  # nodes of the growing trees that a report measures
 MAIN_NODES = 24  # the tree that depths, categories and temperatures are compared at
 LARGEST = 16 * 2**20  # bytes; a report is a few dozen KB
 
@@ -199,25 +200,15 @@ def _shares(reached: Sequence[int], accepted: Sequence[int]) -> tuple[float | No
 # ---- reading: a report may come from anywhere, so every field is checked
 
 
-def is_number(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63  # a whole number of JSON has no limit of its own
-    return isinstance(value, float) and math.isfinite(value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
 def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(is_number, value.values()))
 
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
-    "int": _is_count,
+    "int": is_count,
     "float": is_number,
-    "tuple[int, ...]": lambda value: isinstance(value, (list, tuple)) and all(map(_is_count, value)),
+    "tuple[int, ...]": lambda value: isinstance(value, (list, tuple)) and all(map(is_count, value)),
     "Mapping[str, float]": _is_named,
     "Mapping[str, float] | None": lambda value: value is None or _is_named(value),
     "Mapping[str, Any]": lambda value: isinstance(value, Mapping),
@@ -241,9 +232,20 @@ def _read(kind: type[T], record: Any, where: str, **ready: Any) -> T:
         if not _CHECKS[str(one.type)](value):
             raise BadFile(f"{where}: field {one.name!r} is {str(value)[:60]!r}, expected {one.type}.")
         values[one.name] = tuple(value) if isinstance(value, list) else value
-    if "reached" in values and len(values["reached"]) != len(values["accepted"]):
-        raise BadFile(f"{where}: 'reached' and 'accepted' differ in length.")
+    if "reached" in values:
+        _check_counts(values, where)
     return kind(**values)
+
+
+def _check_counts(values: Mapping[str, Any], where: str) -> None:
+    """Raises BadFile for counts that no run can give: a gate must not pass on them."""
+    reached, accepted = values["reached"], values["accepted"]
+    if len(reached) != len(accepted):
+        raise BadFile(f"{where}: 'reached' and 'accepted' differ in length.")
+    if any(more > whole for more, whole in zip(accepted, reached, strict=True)):
+        raise BadFile(f"{where}: more candidates were accepted than rounds reached their depth.")
+    if not 0.0 <= values["tau"] <= values["nodes"]:  # 0: no round was measured; else a round gives its bonus token and at most its tree
+        raise BadFile(f"{where}: tau {values['tau']:g} is not possible with {values['nodes']} nodes.")
 
 
 def _list(kind: type[T], record: Mapping[str, Any], name: str, where: str, **ready: Any) -> tuple[T, ...]:
@@ -254,7 +256,7 @@ def _list(kind: type[T], record: Mapping[str, Any], name: str, where: str, **rea
 
 
 def _points(found: Any, where: str) -> tuple[Point, ...]:
-    fit = isinstance(found, (list, tuple)) and all(isinstance(p, (list, tuple)) and len(p) == 2 and _is_count(p[0]) and is_number(p[1]) for p in found)
+    fit = isinstance(found, (list, tuple)) and all(isinstance(p, (list, tuple)) and len(p) == 2 and is_count(p[0]) and is_number(p[1]) for p in found)
     if not fit:
         raise BadFile(f"{where} is no list of [step, value] pairs.")
     return tuple(Point(step, float(value)) for step, value in found)

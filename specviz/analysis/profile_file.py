@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specviz.analysis.profile import PHASES, DrafterCosts, Profile, Rounds, Spread
+from specviz.checks import is_number
 from specviz.errors import BadFile, BadInput
 from specviz.settings import cache_dir
 
@@ -114,7 +114,7 @@ def from_json(record: Any) -> Profile:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise ValueError(f"{value!r} is no measurement")
     return float(value)
 

@@ -8,6 +8,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +95,18 @@ def load_target(args: argparse.Namespace, log: Console) -> Target:
     for note in target.notes:
         log.print(note, markup=False, style="yellow")
     return target
+
+
+def asked(args: argparse.Namespace, count: int) -> dict[str, Any]:
+    """Returns what a bench was asked for: `count` prompts of which file, how many tokens, and when."""
+    file = Path(args.prompts) if args.prompts else None
+    source = {"file": file.name, "sha256": sha256(file.read_bytes()).hexdigest()} if file else {"file": None, "sha256": None}
+    return {
+        "prompts": {**source, "count": count, "limit": args.limit},
+        "max_new_tokens": args.max_new_tokens,
+        "raw": args.raw,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def teller(log: Console) -> Say:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,17 +118,8 @@ def _explained(pairs: Sequence[Pair]) -> dict[str, Any]:
 def _meta(args: argparse.Namespace, count: int, meta: Mapping[str, Any]) -> dict[str, Any]:
     from specviz.analysis import summary, versus
 
-    file = Path(args.prompts) if args.prompts else None
-    source = {"file": file.name, "sha256": sha256(file.read_bytes()).hexdigest()} if file else {"file": None, "sha256": None}
     told = {key: meta.get(key) for key in ("target", "rule", "sampling", "seed", "device", "dtype", "versions")}
-    return {
-        **told,
-        "prompts": {**source, "count": count, "limit": args.limit},
-        "max_new_tokens": args.max_new_tokens,
-        "raw": args.raw,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "definitions": summary.DEFINITIONS | versus.DEFINITIONS,
-    }
+    return {**told, **base.asked(args, count), "definitions": summary.DEFINITIONS | versus.DEFINITIONS}
 
 
 def _overheads(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, log: Console) -> dict[str, Any]:

@@ -144,11 +144,10 @@ def _gate(args: argparse.Namespace, out: Console) -> int:
 def _newer(args: argparse.Namespace, old: HeadReport) -> Path:
     """Returns where the new report lies: the file or folder that was named, else beside the head of the method."""
     from specviz.settings import Settings
-    from specviz.sources import models_dir
+    from specviz.sources import models_dir, short_name
 
     if args.spec and Path(args.spec).exists():
         return Path(args.spec)
     if args.spec and (args.spec.endswith(".json") or "/" in args.spec):
         raise BadInput(f"There is no report {args.spec}. Expected a file, a head's folder or the name of a method.")
-    name = (args.target or Settings.from_env().target).rstrip("/").split("/")[-1]
-    return models_dir() / name / (args.spec or old.method)
+    return models_dir() / short_name(args.target or Settings.from_env().target) / (args.spec or old.method)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specviz.commands import base
@@ -47,13 +44,13 @@ def _measure(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequence[
     from specviz.peers._measure import Contest, measure
     from specviz.peers.base import Job
     from specviz.settings import Settings
-    from specviz.sources import locate
+    from specviz.sources import locate, short_name
 
     settings = Settings.from_env()
     target = args.target or settings.target
     job = Job(target, locate(target), args.device or settings.device, args.dtype or settings.dtype, args.threads or torch.get_num_threads())
     names = [str(spec) for spec in specs]
-    chosen = [*names, *best_learned(Path(target).name)] if tuple(names) == UNCHOSEN else names
+    chosen = [*names, *best_learned(short_name(target))] if tuple(names) == UNCHOSEN else names
     with log.status("loading") as status:
 
         def tell(text: str) -> None:
@@ -63,23 +60,15 @@ def _measure(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequence[
 
         contest = Contest(job, chosen, [p.name for p in prompts], [p.text for p in prompts], args.max_new_tokens, args.raw, tell=tell)
         record = measure(contest)
-    file = Path(args.prompts) if args.prompts else None
-    source = {"file": file.name, "sha256": sha256(file.read_bytes()).hexdigest()} if file else {"file": None, "sha256": None}
-    meta = {"prompts": {**source, "count": len(prompts), "limit": args.limit}, "max_new_tokens": args.max_new_tokens, "raw": args.raw, "threads": job.threads}
-    return {**record, "meta": {**meta, "date": datetime.now(UTC).isoformat(timespec="seconds")}}
+    return {**record, "meta": {**base.asked(args, len(prompts)), "threads": job.threads}}
 
 
 def best_learned(target: str) -> list[str]:
     """Returns the drafter whose head accepts most by its own report; all that have a head here when none has a report."""
-    from specviz import drafters
-    from specviz.analysis.head_report import load_report
-    from specviz.registry import discover
-    from specviz.sources import models_dir
+    from specviz.ready import best_head, measured_tau, ready_heads
 
-    heads = {name: models_dir() / target / name for name, cls in discover(drafters).items() if getattr(cls, "learned", False)}
-    heads = {name: folder for name, folder in heads.items() if any(folder.glob("*.safetensors"))}
-    taus = {name: max((one.tau for one in load_report(folder).greedy), default=0.0) for name, folder in heads.items() if (folder / "report.json").exists()}
-    return [max(taus, key=lambda name: taus[name])] if taus else list(heads)
+    heads, best = ready_heads(target), best_head(target)
+    return [best] if best and measured_tau(heads[best]) else list(heads)
 
 
 def print_peers(out: Console, record: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ def _train_all(args: argparse.Namespace, out: Console, log: Console, say: Say) -
     from dataclasses import replace
 
     from specviz.commands.show_report import evaluation_table
-    from specviz.sources import local_folder
+    from specviz.sources import local_folder, short_name
     from specviz.training.card import read_evaluation
     from specviz.training.distil import Writing
     from specviz.training.pipeline import Order, train_all
@@ -122,7 +122,7 @@ def _train_all(args: argparse.Namespace, out: Console, log: Console, say: Say) -
         raise BadInput("`train all` captures features and keeps its own run folders: give it --prompts or --data, and --show-batch to one method.")
     writing = Writing() if args.answer_tokens is None else replace(Writing(), max_new_tokens=args.answer_tokens)
     order = Order(
-        args.target.rstrip("/").split("/")[-1],
+        short_name(args.target),
         local_folder(args.target),
         prompts=tuple(args.prompts),
         own=args.own,

@@ -11,6 +11,7 @@ from typing import Any
 
 from specviz import peers
 from specviz.analysis.peers import DEFINITIONS, Entrant, Sample, differences, row
+from specviz.build import PLAIN
 from specviz.peers._environment import environment
 from specviz.peers._link import Link
 from specviz.peers._worker import OWN, peer_class
@@ -18,7 +19,6 @@ from specviz.peers.base import Job, PeerFailed
 from specviz.registry import discover, summary
 
 REFERENCE = "transformers_generate"
-PLAIN = "autoregressive"
 WARM_UP_TOKENS = 16
 GAPS = 20  # differences a peer whose gap is measured; each costs a forward
 Tell = Callable[[str], None]

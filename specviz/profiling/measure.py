@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from specviz.analysis.floor import Machine, Sizes, draft_work, floor_record, forward_work, machine_of
+from specviz.analysis.head_report import SIZES
 from specviz.analysis.profile import DrafterCosts, Profile, Spread
 from specviz.analysis.profile_file import read_profile, write_profile
 from specviz.drafters.base import Drafter
@@ -19,8 +20,6 @@ from specviz.record import describe_setting
 from specviz.say import Say, silent
 from specviz.target import Target
 
-BUDGETS = (4, 8, 12, 16, 24, 32, 48, 60)  # the trees that heads are reported with
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -29,7 +28,7 @@ class Plan:
     sizes: Sequence[int] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
     batches: Sequence[int] = (1, 2, 4, 8, 16)
     batch_sizes: Sequence[int] = (1, 4, 8, 16, 32, 64)
-    budgets: Sequence[int] = BUDGETS
+    budgets: Sequence[int] = SIZES
     cached: int = 256
     repeats: int = 9
     patience: float = inf  # seconds after which few repeats are enough

@@ -11,6 +11,7 @@ from random import Random
 from time import perf_counter
 
 from specviz import acceptance, shapes
+from specviz.analysis.budget import SHAPE
 from specviz.analysis.profile import PHASES, DrafterCosts, Rounds, Spread
 from specviz.clock import Clock
 from specviz.decode import Request, decode
@@ -27,7 +28,6 @@ from specviz.shapes.dynamic import fitting
 from specviz.target import Target
 from specviz.tree import TokenTree
 
-SHAPE = "dynamic"
 TEMPERATURE = 1.0  # stands for every temperature above 0: rule and draw then do the same work
 MOST_RUNS = 24  # a model that ends every text at once is not waited for
 LONGEST = 512  # new tokens of one run

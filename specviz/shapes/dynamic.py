@@ -8,11 +8,13 @@ from specviz.registry import Knob
 from specviz.shapes.base import MAX_NODES, Growth
 from specviz.tree import TokenTree
 
+MOST_GROWN = 128  # nodes that a tree which grows may be asked for
+
 
 def dynamic(
     growth: Growth,
     *,
-    nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, 128, 1, auto=True)] = 24,
+    nodes: Annotated[int, Knob("Nodes", "Nodes verified per round, the root included.", 2, MOST_GROWN, 1, auto=True)] = 24,
     depth: Annotated[int, Knob("Depth", "Draft steps, the first included.", 1, 12, 1, auto=True)] = 5,
     top_k: Annotated[int, Knob("Top k", "Children drafted per node, and nodes expanded per depth.", 1, 32, 1, auto=True)] = 8,
     show_pruned: Annotated[int, Knob("Cut candidates kept", "How many drafted but cut candidates a trace keeps, best first.", 0, 256, 1, advanced=True)] = 32,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specviz.analysis.head_report import NAME, Greedy, HeadReport, is_number, load_report
+from specviz.analysis.head_report import NAME, Greedy, HeadReport, load_report
+from specviz.checks import is_number
 from specviz.drafters.heads import CONFIG, WEIGHTS
 from specviz.errors import BadFile
 from specviz.training.replay import Replayed

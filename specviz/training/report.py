@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specviz import shapes
-from specviz.analysis.head_report import MAIN_NODES, Checked, Greedy, HeadReport, Misses, ReportTarget, ReportText, Sampled
+from specviz.analysis.head_report import MAIN_NODES, SIZES, Checked, Greedy, HeadReport, Misses, ReportTarget, ReportText, Sampled
 from specviz.analysis.summary import Summary, summarise
 from specviz.build import Spec, build_rule, load_drafter, shaped
 from specviz.decode import Request, decode
@@ -39,7 +39,7 @@ RULE = "rejection"  # lossless at every temperature
 class Measures:
     """How much is measured: sizes of growing trees, prompts of the check by real decoding, temperatures and their prompts (0: none)."""
 
-    nodes: tuple[int, ...] = (4, 8, 12, 16, 24, 32, 48, 60)
+    nodes: tuple[int, ...] = SIZES
     checked: int = 10
     sampled: int = 20
     temperatures: tuple[float, ...] = (0.7, 1.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specviz.errors import SpecvizError
 from specviz.settings import Settings
+from specviz.sources import short_name
 from specviz.trace import Trace
 from specviz.ui.engine import Engine
 from specviz.ui.files import Downloads
@@ -29,7 +30,7 @@ class App:
     @property
     def target_name(self) -> str:
         """The folder name under models/ that drafters of this target live in."""
-        return Path(self.settings.target).name
+        return short_name(self.settings.target)
 
     def recorded(self) -> dict[str, Path]:
         """Returns the recorded runs that came with the app, by name."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from specviz import acceptance, drafters, shapes
 from specviz.acceptance.base import is_greedy_only, is_lossless
-from specviz.analysis.head_report import has_report, load_report
+from specviz.analysis.head_report import has_report
 from specviz.build import Spec
-from specviz.errors import BadInput, SpecvizError
+from specviz.errors import BadInput
+from specviz.ready import best_head, ready_drafters
 from specviz.registry import AUTO, Knob, discover, knobs, summary
 from specviz.sampling import Sampling
 from specviz.sources import DEFAULT_TARGET, models_dir
@@ -76,23 +77,13 @@ def is_learned(drafter: str) -> bool:
 
 def is_available(drafter: str, target: str = DEFAULT_TARGET) -> bool:
     """True when the drafter needs no checkpoint, or its checkpoint is in the models folder."""
-    return not is_learned(drafter) or any((models_dir() / target / drafter).glob("*.safetensors"))
+    return drafter in ready_drafters(target)
 
 
 def first_choice(target: str = DEFAULT_TARGET) -> Choice:
     """Returns what the page opens with: the trained head with the best report that can run here."""
-    ready = [name for name in names("drafter") if is_learned(name) and is_available(name, target)]
-    drafter = max(ready, key=lambda name: measured_tau(name, target), default=FALLBACK)
+    drafter = best_head(target) or FALLBACK
     return Choice(drafter, default_shape(drafter), "greedy")
-
-
-def measured_tau(drafter: str, target: str = DEFAULT_TARGET) -> float:
-    """Returns what the head's report measured with its main tree; 0 without a report that can be read, which the Heads page explains."""
-    try:
-        main = load_report(models_dir() / target / drafter).main
-    except SpecvizError:
-        return 0.0
-    return main.tau if main else 0.0
 
 
 def default_shape(drafter: str) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed_heads import full_report, install
+from head_reports import full_report, install
 from playwright.sync_api import expect
 
 from specviz.analysis.head_report import ReportTarget

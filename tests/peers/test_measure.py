@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from cli_fixture import Cli, run_fixture  # noqa: F401
+from head_reports import full_report
 
 from specviz import peers
 from specviz.commands import show_peers
@@ -178,8 +179,6 @@ def test_the_best_head_is_the_one_whose_report_says_so_or_all_without_reports(tm
         (tmp_path / "tiny" / name).mkdir(parents=True)
         (tmp_path / "tiny" / name / "model.safetensors").touch()
     assert show_peers.best_learned("tiny") == ["eagle", "medusa"]
-    taus = {"eagle": 1.5, "medusa": 2.0}
-    for name in taus:
-        (tmp_path / "tiny" / name / "report.json").touch()
-    monkeypatch.setattr("specviz.analysis.head_report.load_report", lambda folder: SimpleNamespace(greedy=[SimpleNamespace(tau=taus[folder.name])]))
+    for name, first in {"eagle": 0.5, "medusa": 0.7}.items():  # acceptance of the first depth
+        (tmp_path / "tiny" / name / "report.json").write_text(json.dumps(full_report(name, first).to_json()))
     assert show_peers.best_learned("tiny") == ["medusa"]

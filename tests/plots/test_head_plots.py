@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from installed_heads import TEXT, full_report
+from head_reports import TEXT, full_report
 
 from specviz.analysis.head_report import HeadReport, ReportTarget
 from specviz.plots import base, heads

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from installed_heads import full_report, install
+from head_reports import full_report, install
 
 from specviz.build import Spec
 from specviz.errors import BadInput, SpecvizError

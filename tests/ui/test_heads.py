@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from apps import SETTINGS, make_app
-from installed_heads import TEXT, WEIGHTS, full_report, install
+from head_reports import TEXT, WEIGHTS, full_report, install
 
 from specviz.analysis.head_report import NAME, ReportTarget, load_report
 from specviz.target import Target
