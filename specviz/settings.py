@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specviz.errors import BadInput
-from specviz.sources import DEFAULT_TARGET
+from specviz.sources import DEFAULT_TARGET, user_path
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,6 @@ def cache_dir() -> Path:
     """The folder for what can be measured again at any time (`SPECVIZ_CACHE` moves it); made by whoever writes there."""
     given = os.environ.get("SPECVIZ_CACHE", "").strip()
     if given:
-        return Path(given).expanduser()
+        return user_path(given)
     user = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(user) if user else Path.home() / ".cache") / "specviz"

@@ -124,7 +124,7 @@ def locate(name: str) -> str:
 
     Raises Missing when a key or path is not there, BadInput for a LoRA adapter; hub ids are recognised by their single slash and are never guessed.
     """
-    under, path = models_dir() / name, Path(name).expanduser()
+    under, path = models_dir() / name, user_path(name)
     if any((folder / "adapter_config.json").exists() for folder in (under, path)):  # without peft, transformers would load the base model alone, silently
         raise BadInput(
             f"{name!r} holds a LoRA adapter, not a whole model. Merge it first, where `peft` is installed: "

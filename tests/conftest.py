@@ -173,7 +173,7 @@ def random_heads(tiny_target: Target, tmp_path_factory: pytest.TempPathFactory) 
     from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
     from specviz.drafters._hydra_module import HydraHeads, HydraSizes
     from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-    from specviz.drafters.heads import HeadConfig, save_head
+    from specviz.drafters.head_file import HeadConfig, save_head
     from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 
     vocabulary = torch.arange(3, VOCAB, 2)

@@ -23,7 +23,7 @@ from specviz.checkpoints.conversion import convert
 from specviz.checks import is_count, is_number
 from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
 from specviz.drafters.eagle3 import Eagle3
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.errors import BadFile, BadInput, SpecvizError
 from specviz.registry import bind
 from specviz.sources import user_path

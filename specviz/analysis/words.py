@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _SIGNS = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -19,6 +19,11 @@ def visible(text: str) -> str:
 def quoted(text: str) -> str:
     """Returns the visible text in quotation marks."""
     return f"“{visible(text)}”"
+
+
+def percents(shares: Sequence[float | None], between: str = " ") -> str:
+    """Returns shares in whole percent, one after another: 65 57 58; – for a share that is not known."""
+    return between.join("–" if share is None else f"{100 * share:.0f}" for share in shares)
 
 
 def probability(value: float) -> str:

@@ -12,7 +12,7 @@ from specviz.checkpoints._write import half
 from specviz.checkpoints.base import ERROR, METHODS, Format, Head, Problem, Sizes, build, expected_shapes
 from specviz.drafters._eagle3_module import Eagle3Sizes
 from specviz.drafters._hydra_module import HydraSizes
-from specviz.drafters.heads import VOCABULARY, HeadConfig, save_head
+from specviz.drafters.head_file import VOCABULARY, HeadConfig, save_head
 from specviz.errors import BadFile, BadInput, SpecvizError
 from specviz.sources import Fingerprint
 

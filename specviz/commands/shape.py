@@ -86,7 +86,7 @@ def _check(args: argparse.Namespace) -> None:
 def _search(args: argparse.Namespace, target: Target, reader: RankReader, name: str, log: Console) -> tuple[ShapeFile, Search]:
     """Returns the shape file and what it was made from."""
     from specviz.analysis.tree_search import search
-    from specviz.drafters.heads import hash_weights
+    from specviz.drafters.head_file import hash_weights
     from specviz.shapes._files import ShapeFile
     from specviz.training.ranks import static_trees
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from specviz.analysis.gate import Comparison
 from specviz.analysis.head_report import HeadReport
+from specviz.analysis.words import percents
 from specviz.commands.show import ACCEPTED, FAINT, REJECTED, flowing, grid
 
 
@@ -18,9 +19,9 @@ def report_table(report: HeadReport) -> Table:
     for name in ("T", "nodes", "tau", "accepted by depth, %"):
         table.add_column(name, justify="right")
     for one in report.greedy:
-        table.add_row(_safe(one.spec), "0", str(one.nodes), f"{one.tau:.3f}", _shares(one.conditional))
+        table.add_row(_safe(one.spec), "0", str(one.nodes), f"{one.tau:.3f}", percents(one.conditional))
     for hot in report.sampled:
-        table.add_row(_safe(hot.spec), f"{hot.temperature:g}", str(hot.nodes), f"{hot.tau:.3f}", _shares(hot.conditional))
+        table.add_row(_safe(hot.spec), f"{hot.temperature:g}", str(hot.nodes), f"{hot.tau:.3f}", percents(hot.conditional))
     return table
 
 
@@ -62,10 +63,6 @@ def print_comparison(out: Console, old: HeadReport, new: HeadReport, found: Comp
         out.print(_safe(f"FELL {one.drop:.1%}: {one.what}, {one.old:.3f} -> {one.new:.3f}", REJECTED))
     allowed = f"more than {max_drop:.1%}"
     out.print(f"{len(fallen)} of {len(found.changes)} numbers fell by {allowed}." if fallen else f"Nothing fell by {allowed}.", markup=False)
-
-
-def _shares(found: tuple[float | None, ...]) -> str:
-    return " ".join("-" if share is None else f"{100 * share:.0f}" for share in found)
 
 
 def _safe(text: str, style: str = "") -> Text:

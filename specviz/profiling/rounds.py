@@ -16,7 +16,8 @@ from specviz.analysis.profile import PHASES, DrafterCosts, Rounds, Spread
 from specviz.clock import Clock
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
-from specviz.drafters.heads import HeadDrafter, hash_weights
+from specviz.drafters.head_file import hash_weights
+from specviz.drafters.heads import HeadDrafter
 from specviz.events import Drafted, Verified
 from specviz.profiling.forward import LEAST
 from specviz.profiling.machine import count_weights

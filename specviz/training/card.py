@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from specviz.analysis.head_report import NAME, Greedy, HeadReport, load_report
+from specviz.analysis.words import percents
 from specviz.checks import is_number
-from specviz.drafters.heads import CONFIG, WEIGHTS
+from specviz.drafters.head_file import CONFIG, WEIGHTS
 from specviz.errors import BadFile
 from specviz.training.replay import Replayed
 
@@ -64,7 +65,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def shares(found: Sequence[float | None]) -> str:
     """Returns acceptance per depth in whole percent: 65, 57, 58 %."""
-    return f"{', '.join('-' if share is None else f'{100 * share:.0f}' for share in found)} %" if found else "-"
+    return f"{percents(found, ', ')} %" if found else "-"
 
 
 def _head(config: Mapping[str, Any], head: Path, target: str) -> str:

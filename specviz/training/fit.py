@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.errors import BadInput
 from specviz.say import Say, silent
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate, models_dir

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specviz.analysis.head_report import HeadReport, load_report
 from specviz.build import Spec
-from specviz.drafters.heads import CONFIG, WEIGHTS, hash_weights
+from specviz.drafters.head_file import CONFIG, WEIGHTS, hash_weights
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.prompts import read_prompts
 from specviz.say import Say

@@ -18,7 +18,8 @@ from specviz.analysis.head_report import MAIN_NODES, SIZES, Checked, Greedy, Hea
 from specviz.analysis.summary import Summary, summarise
 from specviz.build import Spec, build_rule, load_drafter, shaped
 from specviz.decode import Request, decode
-from specviz.drafters.heads import HeadDrafter, hash_weights
+from specviz.drafters.head_file import hash_weights
+from specviz.drafters.heads import HeadDrafter
 from specviz.errors import BadInput, SpecvizError
 from specviz.registry import AUTO, discover, knobs
 from specviz.sampling import Sampling

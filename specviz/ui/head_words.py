@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from specviz.analysis.head_report import MAIN_NODES, Greedy, HeadReport, Sampled
+from specviz.analysis.words import percents
 from specviz.plots.heads.base import comparable
 from specviz.ui import notes
 from specviz.ui.installed import Head, measure
@@ -87,7 +88,7 @@ def _kinds(report: HeadReport) -> str:
 def _temperatures(report: HeadReport) -> str:
     rows = [("0", report.text.prompts, report.main)] if report.main else []
     hot: list[tuple[str, int, Greedy | Sampled]] = [*rows, *((f"{one.temperature:g}", one.prompts, one) for one in report.sampled)]
-    cells = ((heat, f"{prompts:,}", f"{one.tau:.3f}", shares(one.conditional)) for heat, prompts, one in hot)
+    cells = ((heat, f"{prompts:,}", f"{one.tau:.3f}", _shares(one.conditional)) for heat, prompts, one in hot)
     caption = (
         f"Tree {report.sampled[0].spec}; above temperature 0 it really decodes. {TAU} {PARENT}" if report.sampled else "Above temperature 0: not measured."
     )
@@ -124,7 +125,7 @@ def _evaluation(report: HeadReport) -> str:
 
 def trees(report: HeadReport) -> str:
     """Returns every measured tree: the twin of the figures for whoever reads numbers."""
-    rows = ((one.spec, str(one.nodes), f"{one.tau:.3f}", f"{one.rounds:,}", shares(one.conditional)) for one in report.greedy)
+    rows = ((one.spec, str(one.nodes), f"{one.tau:.3f}", f"{one.rounds:,}", _shares(one.conditional)) for one in report.greedy)
     return f'{_table(("tree", "nodes", "τ", "rounds", "acceptance per depth"), rows)}<p class="app-caption">{escape(f"Temperature 0. {TAU} {PARENT}")}</p>'
 
 
@@ -163,9 +164,8 @@ def download(name: str, report: bytes) -> str:
     return f'<a class="app-download" download="{escape(name)}-report.json" href="data:application/json;base64,{held}">Download report.json</a>'
 
 
-def shares(found: Sequence[float | None]) -> str:
-    """Returns acceptance per depth in whole percent."""
-    return " ".join("–" if share is None else f"{100 * share:.0f}" for share in found) + " %" if found else "–"
+def _shares(found: Sequence[float | None]) -> str:
+    return f"{percents(found)} %" if found else "–"
 
 
 def _section(title: str, body: str, caption: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specviz.analysis.head_report import NAME, HeadReport, load_report
-from specviz.drafters.heads import CONFIG, WEIGHTS, hash_weights
+from specviz.drafters.head_file import CONFIG, WEIGHTS, hash_weights
 from specviz.errors import BadFile, Missing
 from specviz.registry import summary
 from specviz.sources import DEFAULT_TARGET, hash_folder, models_dir

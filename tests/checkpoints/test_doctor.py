@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from specviz.checkpoints.base import ERROR, Problem
 from specviz.checkpoints.conversion import load
 from specviz.checkpoints.doctor import inspect
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 from specviz.errors import BadFile
 from specviz.sources import Fingerprint

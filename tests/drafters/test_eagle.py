@@ -13,7 +13,7 @@ from specviz.drafters._memory import DraftMemory
 from specviz.drafters.base import Feedback
 from specviz.drafters.eagle import Eagle
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.errors import BadFile, BadInput
 from specviz.registry import bind
 from specviz.sampling import Sampling, Uniform

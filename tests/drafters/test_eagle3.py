@@ -11,7 +11,7 @@ from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
 from specviz.drafters._memory import DraftMemory
 from specviz.drafters.eagle3 import Eagle3
 from specviz.drafters.eagle_module import EagleSizes
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.errors import BadFile
 from specviz.registry import bind
 

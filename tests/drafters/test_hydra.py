@@ -11,7 +11,7 @@ from specviz.drafters._hydra_module import HydraHeads, HydraSizes
 from specviz.drafters._layer import LayerSizes
 from specviz.drafters.base import Feedback
 from specviz.drafters.eagle_module import EagleSizes
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.drafters.hydra import Hydra
 from specviz.registry import bind
 from specviz.sampling import Sampling, Uniform

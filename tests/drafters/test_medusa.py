@@ -7,7 +7,8 @@ import torch
 
 from specviz import shapes
 from specviz.drafters.base import Feedback
-from specviz.drafters.heads import HeadConfig, draft_rows, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
+from specviz.drafters.heads import draft_rows
 from specviz.drafters.medusa import Medusa
 from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
 from specviz.errors import BadFile, Missing

@@ -11,7 +11,7 @@ from specviz.decode import Request, decode
 from specviz.drafters import heads
 from specviz.drafters.eagle import Eagle
 from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-from specviz.drafters.heads import HeadConfig, save_head
+from specviz.drafters.head_file import HeadConfig, save_head
 from specviz.errors import BadInput
 from specviz.packed import PackedLinear, packable
 from specviz.registry import bind

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from specviz.drafters.heads import load_head
+from specviz.drafters.head_file import load_head
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.training.data import Record, draft_vocabulary, held_out, read_records
 from specviz.training.dataset import TOP, Dataset, shuffled_batches
