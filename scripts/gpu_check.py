@@ -1,4 +1,5 @@
-"""Does a CUDA device write the CPU's tokens? Every drafter, temperature 0 and 1 with keyed randomness, with CUDA graphs and without.
+"""Does a CUDA device write the CPU's tokens? Every drafter, temperature 0 and 1 with keyed randomness, with CUDA graphs and without,
+and with graphs for verification alone, drafting step by step.
 
 All run in float32 with TF32 off. Without CUDA this is a dry run: float64 on the CPU stands in for the device, and static shapes
 without a graph for its graphs, which shows that the check works and nothing about a GPU; every line and the result file say
@@ -39,6 +40,8 @@ WIDE = "dynamic:nodes=64,depth=6,top_k=10"  # where 64 nodes cost about as much 
 class Check:
     """One drafter on one prompt at one temperature on the device, against the CPU, against no graphs, and against plain decoding.
 
+    draft_graphs is how its drafts were made; where by replay, step_by_step is what differs without that, and its rounds are the
+    third number: drafts that differ although the text does not show there.
     plain_compared is False where children were sampled from the draft: then the text need not be plain decoding's.
     """
 
@@ -46,15 +49,17 @@ class Check:
     temperature: float
     prompt: str
     new_tokens: int
-    rounds: tuple[int, int]  # reference, device
+    draft_graphs: str
+    rounds: tuple[int, ...]  # reference, device, and the device drafting step by step
     difference: Difference | None
     without_graphs: Difference | None
+    step_by_step: Difference | None
     plain_compared: bool
     plain_difference: Difference | None
 
     @property
     def found(self) -> list[Difference]:
-        return [one for one in (self.difference, self.without_graphs, self.plain_difference) if one is not None]
+        return [one for one in (self.difference, self.without_graphs, self.step_by_step, self.plain_difference) if one is not None]
 
     @property
     def failed(self) -> bool:
@@ -63,17 +68,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Sides:
-    """The same model three times: on the CPU, on the device with graphs, and there without."""
+    """The same model: on the CPU, and on the device with graphs, without any, and with graphs for verification alone."""
 
     reference: Target
     device: Target
     ordinary: Target
+    stepwise: Target
 
     @classmethod
     def load(cls, name: str, dry: bool) -> Sides:
         reference = Target.load(name, "cpu", "float32")
         device = Target.load(name, "cpu", "float64", graphs=True) if dry else Target.load(name, "cuda", "float32")
-        return cls(reference, device, Target(device.model, device.tokenizer, device.name, device.fingerprint))
+        ordinary, stepwise = (Target(device.model, device.tokenizer, device.name, device.fingerprint) for _ in range(2))
+        stepwise.use_graphs()
+        stepwise.graphs.drafting = False
+        return cls(reference, device, ordinary, stepwise)
 
 
 def is_near_tie(found: Difference) -> bool:
@@ -102,6 +111,7 @@ def main() -> int:
         "dry_run": dry,
         "compared": ["cpu float32", f"{device.device} {device.dtype}"],
         "graphs": device.graphs.mode,
+        "drafts_by_replay": sorted({check.drafter for check in checks if check.draft_graphs != "off"}),
         "notes": list(device.notes),
         "left_out": left_out,
         "device": device_name(device.device),
@@ -150,26 +160,50 @@ def wide_specs(names: list[str]) -> list[str]:
     return [spec for name in names if name != PLAIN for spec in ([name, f"{name}@{WIDE}"] if known[name].default_shape else [name])]
 
 
+def fixed_specs(names: list[str]) -> list[str]:
+    """Returns every drafter with its shape's own defaults: the same tree on every side, and nothing that has to be measured first."""
+    known = discover(drafters)
+    return [f"{name}@{known[name].default_shape}" if known[name].default_shape else name for name in names]
+
+
 def plan_for(temperature: float, args: argparse.Namespace) -> Plan:
     return Plan(build_rule("rejection"), Sampling(temperature, seed=args.seed), args.tokens)
 
 
 def compare(sides: Sides, names: list[str], prompts: tuple[Prompt, ...], plan: Plan, label: str) -> list[Check]:
     """Decodes every prompt with every drafter on all sides and compares the tokens."""
-    specs = [parse_spec(name) for name in names]
-    here, there, without = (Bench(target, specs, plan) for target in (sides.reference, sides.device, sides.ordinary))
+    specs = [parse_spec(spec) for spec in fixed_specs(names)]
+    benches = [Bench(target, specs, plan) for target in (sides.reference, sides.device, sides.ordinary, sides.stepwise)]
     checks = []
     for prompt in prompts:
-        plain = there.run(there.baseline, prompt, plan.max_new_tokens)
-        for name in names:
-            a, b, c = (bench.run(bench.drafters[name], prompt, plan.max_new_tokens) for bench in (here, there, without))
-            comparable = plan.sampling.greedy or not b.sampled
-            apart = explain(there, plain, b) if comparable else None
-            rounds = (a.summary.rounds, b.summary.rounds)
-            found = (explain(here, a, b), explain(there, c, b))
-            checks.append(Check(name, plan.sampling.temperature, prompt.name, len(b.tokens), rounds, *found, comparable, apart))
+        plain = benches[1].run(benches[1].baseline, prompt, plan.max_new_tokens)
+        for spec in map(str, specs):
+            checks.append(check_one(benches, spec, prompt, plain))
             say(checks[-1], label)
     return checks
+
+
+def check_one(benches: list[Bench], spec: str, prompt: Prompt, plain: Run) -> Check:
+    """Returns the comparison of one drafter's runs; `benches` as the fields of Sides, `plain` the device's run without a drafter."""
+    here, there, without, stepwise = benches
+    sampling, tokens = there.plan.sampling, there.plan.max_new_tokens
+    a, b, c = (bench.run(bench.drafters[spec], prompt, tokens) for bench in (here, there, without))
+    mode = there.drafters[spec].describe().get("draft_graphs", "off")
+    d = None if mode == "off" else stepwise.run(stepwise.drafters[spec], prompt, tokens)
+    comparable = sampling.greedy or not b.sampled
+    return Check(
+        drafter=spec,
+        temperature=sampling.temperature,
+        prompt=prompt.name,
+        new_tokens=len(b.tokens),
+        draft_graphs=mode,
+        rounds=tuple(run.summary.rounds for run in (a, b, d) if run is not None),
+        difference=explain(here, a, b),
+        without_graphs=explain(there, c, b),
+        step_by_step=None if d is None else explain(there, d, b),
+        plain_compared=comparable,
+        plain_difference=explain(there, plain, b) if comparable else None,
+    )
 
 
 def explain(bench: Bench, baseline: Run, other: Run) -> Difference | None:
@@ -187,8 +221,9 @@ def say(check: Check, label: str) -> None:
         return "equal" if found is None else f"{'near-tie' if is_near_tie(found) else 'DIFFERENT'} {found.to_json()}"
 
     plain: Any = word(check.plain_difference) if check.plain_compared else "not compared (sampled children)"
-    size = f"{check.new_tokens} tokens, {check.rounds[1]} rounds"
+    size = f"{check.new_tokens} tokens, {'/'.join(map(str, check.rounds))} rounds, drafts by replay: {check.draft_graphs}"
     told = f"device {word(check.difference)}; without graphs {word(check.without_graphs)}; plain decoding {plain}"
+    told += "" if check.draft_graphs == "off" else f"; drafting step by step {word(check.step_by_step)}"
     print(f"{label}T={check.temperature:g} {check.drafter} {check.prompt} ({size}): {told}", flush=True)
 
 

@@ -63,6 +63,8 @@ def parse_spec(text: str) -> Spec:
         key = key.strip()
         if key not in fitting:
             raise BadInput(f"{head!r} has no knob {key!r}. Its knobs: {', '.join(fitting) or 'none'}.")
+        if key in of_shape or key in of_drafter:
+            raise BadInput(f"{text!r} gives {key!r} twice. Give it once.")
         (of_shape if key in shape_has else of_drafter)[key] = value.strip()
     return Spec(name, shape or None, of_drafter, of_shape)
 

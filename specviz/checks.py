@@ -51,7 +51,8 @@ def _by_id(check: Check) -> Check:
     return lambda value: isinstance(value, Mapping) and all(key.isdecimal() and len(key) < 19 and check(item) for key, item in value.items())
 
 
-def _record(value: Any) -> bool:
+def is_record(value: Any) -> bool:
+    """True for an object of JSON values, its numbers finite, not nested too deep."""
     return isinstance(value, Mapping) and _plain(value, 0)
 
 
@@ -62,6 +63,28 @@ def _plain(value: Any, depth: int) -> bool:
     if isinstance(value, (list, tuple)):
         return depth < DEEPEST and all(_plain(item, depth + 1) for item in value)
     return value is None or isinstance(value, (str, bool)) or is_number(value)
+
+
+def _part(**kinds: Check) -> Check:
+    """A record in which these names, where they are there, hold what they should; others are free."""
+    return lambda value: is_record(value) and all(fits(value[name]) for name, fits in kinds.items() if name in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+_META: dict[str, Check] = {
+    "target": _part(name=_text, fingerprint=_maybe(is_record)), "device": _part(name=_text, type=_text), "dtype": _text, "versions": is_record, "seed": _whole,
+    "drafter": _part(name=_text, knobs=is_record, shape=_maybe(_part(name=_text, knobs=is_record)), warnings=_maybe(_list(_text)), budget=_maybe(is_record)),
+    "rule": _part(name=_text, knobs=is_record, lossless=_maybe(_flag)),
+    "sampling": _part(temperature=is_number, top_p=is_number, top_k=_whole, seed=_whole),
+}  # fmt: skip
+
+
+def odd_in_meta(meta: Any) -> str | None:
+    """Returns which part of a run's meta does not hold what its readers look for; None when all do. docs/trace-format.md, section meta."""
+    return next((name for name, fits in _META.items() if name in meta and not fits(meta[name])), None)
 
 
 def _draw(value: Any) -> bool:
@@ -77,7 +100,7 @@ def _tests(value: Any) -> bool:
 
 def _baseline(value: Any) -> bool:
     """The record of a plain run: docs/trace-format.md, section finished."""
-    seconds = value.get("seconds") if _record(value) else None
+    seconds = value.get("seconds") if is_record(value) else None
     fit = isinstance(seconds, Mapping) and all(map(is_number, seconds.values())) and is_count(value.get("tokens"))
     return fit and _list(is_number)(value.get("times") or ()) and _list(is_count)(value.get("token_ids") or ())
 
@@ -85,11 +108,11 @@ def _baseline(value: Any) -> bool:
 _COUNTS, _NUMBERS, _TEXTS, _TOP = _list(is_count), _list(_maybe(is_number)), _list(_text), _list(_items(is_count, _maybe(is_number)))
 
 FIELDS: dict[str, Check] = {
-    "row": is_count, "round": is_count, "strings": _by_id(_text), "seconds": lambda value: _record(value) and all(map(_maybe(is_number), value.values())),
-    "prompt": _text, "prompt_ids": _COUNTS, "max_new_tokens": is_count, "meta": _record,
+    "row": is_count, "round": is_count, "strings": _by_id(_text), "seconds": lambda value: is_record(value) and all(map(_maybe(is_number), value.values())),
+    "prompt": _text, "prompt_ids": _COUNTS, "max_new_tokens": is_count, "meta": is_record,
     "token": is_count, "top": _TOP,
     "tokens": _COUNTS, "parents": _list(lambda value: value == -1 or is_count(value)), "depths": _COUNTS, "ranks": _COUNTS, "scores": _NUMBERS, "q": _NUMBERS,
-    "source": _TEXTS, "candidate": _list(_flag), "draws": _list(_draw), "tops": _by_id(_TOP), "note": _record,
+    "source": _TEXTS, "candidate": _list(_flag), "draws": _list(_draw), "tops": _by_id(_TOP), "note": is_record,
     "pruned": _list(_items(is_count, lambda value: value == -1 or is_count(value), _maybe(is_number))),
     "path": _COUNTS, "bonus": _maybe(is_count), "bonus_source": _text, "emitted": _COUNTS, "committed": is_count, "verdicts": _TEXTS, "tests": _tests,
     "p": _NUMBERS, "p_warped": _NUMBERS, "target_rank": _list(_maybe(is_count)), "entropy": _NUMBERS, "wanted": _list(_maybe(is_count)),
@@ -102,6 +125,8 @@ def check(event: Any) -> None:
     for name, value in vars(event).items():
         if not FIELDS[name](value):
             raise BadFile(f"Event {event.kind!r}: field {name!r} is not what a trace holds there.")
+        if name == "meta" and (odd := odd_in_meta(value)):
+            raise BadFile(f"Event {event.kind!r}: {odd!r} in 'meta' is not what a trace holds there (it is {str(value[odd])[:40]!r}).")
     if event.kind == "drafted":
         _check_drafted(event)
     elif event.kind == "verified":

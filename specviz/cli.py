@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from specviz import __version__, commands
+from specviz.analysis.words import harmless
 from specviz.commands.base import Knobs, take_knobs
 from specviz.errors import BadInput, SpecvizError
 
@@ -70,5 +71,5 @@ def _fitting(knobs: Knobs, args: argparse.Namespace) -> Knobs:
 
 
 def _say(message: str, status: int) -> int:
-    sys.stderr.write(f"specviz: {message}\n")
+    sys.stderr.write(f"specviz: {harmless(message)}\n")
     return status

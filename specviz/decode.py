@@ -80,6 +80,9 @@ def _rounds(run: _Run, rows: list[Row], stopped: Callable[[], bool]) -> Iterator
         seen.append(feedback)
         yield prefilled
     seen = [feedback for feedback in seen if not rows[feedback.row].reason]
+    if seen and not run.drafter.ready(seen):
+        with run.clock.phase("capture"):
+            run.drafter.capture(seen)
     with closing(run.drafter.draft(seen)) as flow:
         started = False
         while active := [rows[feedback.row] for feedback in seen]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from specviz.largest import largest, most_likely, peaks_of
 from specviz.sampling import Sampling, Uniform, temper, warp
 from specviz.staging import fetch, send
 from specviz.tree import TokenTree
 
-RANKED = 64  # most likely tokens among which a drafted token's rank is looked up first
+RANKED = 16  # most likely tokens among which a drafted token's rank is looked up first
+FLOOR = -1e30  # takes the place of -inf, as 0 * -inf would be NaN
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,11 @@ class Evidence:
     @cached_property
     def argmax(self) -> tuple[int, ...]:
         """The target's most likely token at every node (lowest id on exact ties)."""
-        return tuple(self.logits.argmax(-1).tolist())
+        return tuple(most_likely(self.logits, self._peaks).tolist())
+
+    @cached_property
+    def _peaks(self) -> torch.Tensor | None:
+        return peaks_of(self.logits)
 
     def position_below(self, node: int) -> int:
         """Index in the text of a token that would follow `node`."""
@@ -81,49 +88,79 @@ class Evidence:
 
     def columns(self, also: Iterable[int] = (), top: int = 5) -> Columns:
         """Returns the trace's numbers for every node that has children, and for the nodes in `also` (the end of the path)."""
-        also = tuple(also)
+        also, size = tuple(also), len(self.tree)
         parents = sorted({*self.tree.parents[1:], *also} - {-1})
         row_of = {node: row for row, node in enumerate(parents)}
-        logits = self.logits[parents].float()
-        logits.sub_(logits.amax(-1, keepdim=True)).clamp_min_(-1e30)  # from 0 down, and 0 * -inf would be NaN
+        raw = _rows(self.logits, parents).float()
+        best = largest(raw, max(top, RANKED) if size > 1 else top, _rows(self._peaks, parents) if self.sampling.greedy and self._peaks is not None else None)
+        logits = raw - best.values[:, :1]  # from 0 down
         p = logits.softmax(-1)
-        best = logits.topk(min(max(top, RANKED), logits.shape[-1]), -1)
-        best_p = p.gather(-1, best.indices[:, : max(top, 1)])
-        log_sum = -best_p[:, 0].log()  # the largest logit is 0
-        entropy = (log_sum - torch.linalg.vecdot(p, logits)).clamp_min(0.0).tolist()
-        tops = {
-            node: tuple(zip(ids, (round(v, 6) for v in values), strict=True))
-            for node, ids, values in zip(parents, best.indices[:, :top].tolist(), best_p[:, :top].tolist(), strict=True)
-        }
-        at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(len(self.tree)))
+        best_p = p.gather(-1, best.indices)
+        entropy = _entropies(p, logits, -best_p[:, 0].log())  # the largest logit is 0
+        ids, values = best.indices.tolist(), best_p.tolist()
+        tops = {node: tuple(zip(ids[row][:top], [round(v, 6) for v in values[row][:top]], strict=True)) for node, row in row_of.items()}
+        at = tuple(entropy[row_of[node]] if node in row_of else None for node in range(size))
         known = row_of.keys() if self.sampling.greedy else {*self._warped, *also}  # above T = 0 a choice needs a warped row: those the rule visited
-        own, rank, warped = self._own_columns(parents, row_of, logits, p, best.values)
-        wanted = tuple(self.choice(node) if node in known else None for node in range(len(self.tree)))
-        return Columns((None, *own), (None, *warped), (None, *rank), at, wanted, tops)
+        wanted = tuple(self.choice(node) if node in known else None for node in range(size))
+        if size == 1:
+            return Columns((None,), (None,), (None,), at, wanted, tops)
+        rows = [row_of[parent] for parent in self.tree.parents[1:]]
+        own, rank = _own_columns(rows, self.tree.tokens[1:], logits, p, _Best(ids, values, best.values.tolist()))
+        return Columns((None, *own), (None, *self._warped_column(parents, rows, logits)), (None, *rank), at, wanted, tops)
 
-    def _own_columns(
-        self, parents: list[int], row_of: Mapping[int, int], logits: torch.Tensor, p: torch.Tensor, best: torch.Tensor
-    ) -> tuple[list[float], list[int], list[float]]:
-        """Returns raw p, rank and warped p of every node but the root, each in its parent's distribution."""
-        if len(self.tree) == 1:
-            return [], [], []
-        rows = torch.tensor([row_of[parent] for parent in self.tree.parents[1:]], device=logits.device)
-        tokens = torch.tensor(self.tree.tokens[1:], device=logits.device)
-        mine = logits[rows, tokens]
-        rank = (best[rows] > mine[:, None]).sum(-1).tolist()
-        for node, place in enumerate(rank):  # a whole row is compared only for a token that is not among the best
-            if place == best.shape[-1]:
-                rank[node] = int((logits[rows[node]] > mine[node]).count_nonzero())
-        return p[rows, tokens].tolist(), rank, self._warped_column(parents, rows, tokens, logits)
-
-    def _warped_column(self, parents: list[int], rows: torch.Tensor, tokens: torch.Tensor, logits: torch.Tensor) -> list[float]:
+    def _warped_column(self, parents: list[int], rows: list[int], logits: torch.Tensor) -> list[float]:
+        """Returns the warped p of every node but the root, each in its parent's distribution."""
+        tokens = self.tree.tokens[1:]
         if self.sampling.greedy:
-            return [float(token == self.argmax[parent]) for token, parent in zip(self.tree.tokens[1:], self.tree.parents[1:], strict=True)]
+            return [float(token == self.argmax[parent]) for token, parent in zip(tokens, self.tree.parents[1:], strict=True)]
         if self.sampling.top_p >= 1.0 and not self.sampling.top_k:  # nothing is cut, so no whole row has to be warped
-            scaled = logits / max(self.sampling.temperature, 1e-30)  # a float32 that is smaller would be 0
+            temperature = max(self.sampling.temperature, 1e-30)  # a float32 that is smaller would be 0
+            scaled = logits if temperature == 1.0 else logits / temperature
             return (scaled[rows, tokens] - scaled.logsumexp(-1)[rows]).exp().tolist()
         self.warm(parents)
         return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The largest logits of some rows as plain numbers, in descending order: tokens, probabilities and logits."""
+
+    ids: list[list[int]]
+    p: list[list[float]]
+    values: list[list[float]]
+
+
+def _own_columns(rows: Sequence[int], tokens: Sequence[int], logits: torch.Tensor, p: torch.Tensor, best: _Best) -> tuple[list[float], list[int]]:
+    """Returns p and rank of each of `tokens` in its row; a whole row is compared only for a token that is not among the best."""
+    own, rank, far = [0.0] * len(tokens), [0] * len(tokens), list[int]()
+    for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+        if token not in best.ids[row]:
+            far.append(place)
+            continue
+        at = best.ids[row].index(token)
+        own[place], rank[place] = best.p[row][at], best.values[row].index(best.values[row][at])  # only larger ones count, not equal ones
+    if far:
+        row, token = torch.tensor([[rows[place] for place in far], [tokens[place] for place in far]], device=logits.device)
+        larger = logits.index_select(0, row).gt_(logits[row, token][:, None]).sum(-1)
+        for place, value, count in zip(far, p[row, token].tolist(), larger.tolist(), strict=True):
+            own[place], rank[place] = value, int(count)
+    return own, rank
+
+
+def _entropies(p: torch.Tensor, logits: torch.Tensor, log_sum: torch.Tensor) -> list[float]:
+    """Returns the entropy of each row from its distribution, its logits (largest 0) and the log of their summed exponentials."""
+    found: list[float] = (log_sum - torch.linalg.vecdot(p, logits)).clamp_min_(0.0).tolist()
+    if any(map(math.isnan, found)):  # tokens that are ruled out: 0 * -inf
+        return (log_sum - torch.linalg.vecdot(p, logits.clamp_min(FLOOR))).clamp_min_(0.0).tolist()
+    return found
+
+
+def _rows(table: torch.Tensor, nodes: Sequence[int]) -> torch.Tensor:
+    """Returns the rows of `nodes`, in order; rows that lie together are not copied."""
+    first, last = (nodes[0], nodes[-1]) if nodes else (0, -1)
+    if last - first + 1 == len(nodes):
+        return table[first : last + 1]
+    return table.index_select(0, torch.tensor(nodes, device=table.device))
 
 
 class Gathered(Evidence):

@@ -27,8 +27,8 @@ class Strings:
             return f"⟨{token}⟩"
         if token in self._added:
             return self._added[token]
-        if self._byte_level and set(name) <= _byte_of().keys():
-            return _show(bytes(_byte_of()[letter] for letter in name))
+        if self._byte_level and all(map(_byte_of().__contains__, name)):
+            return _show(bytes(map(_byte_of().__getitem__, name)))
         return str(name).replace("▁", " ")
 
     def new(self, tokens: Iterable[int]) -> dict[str, str]:

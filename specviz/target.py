@@ -21,10 +21,12 @@ from specviz.errors import BadInput, Missing, UnsupportedModel
 from specviz.graphs.verify import Graphs
 from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate, short_name
+from specviz.staging import send
 from specviz.supported import refuse_odd_cache, refuse_unsupported
 from specviz.taps import tapped
 from specviz.tree import TokenTree, ancestor_mask
 
+PREFILL_ROWS = 8192  # tokens of a forward over several prompts, padding included
 PREFILL_CHUNK = 512  # prompt tokens per forward; bounds activation memory, long prompts go in several
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 FP32_LIMIT = 1_000_000_000  # parameters up to which fp32 is the default, so that exact means equal
@@ -146,6 +148,27 @@ class Target:
             for tap in taps:
                 kept[tap].append(output.hidden[tap])
         return Output(output.logits, {tap: torch.cat(pieces, 1) for tap, pieces in kept.items()})
+
+    def prefill_rows(self, prompts: Sequence[Sequence[int]], cache: TreeCache, rows: Sequence[int]) -> None:
+        """Runs the prompts of several EMPTY rows, those of similar length together, and commits them; nothing is returned.
+
+        Raises CacheFull before anything runs when one does not fit.
+        """
+        cache.require(rows, max(map(len, prompts), default=0))
+        order = sorted((len(prompt), row, prompt) for row, prompt in zip(rows, prompts, strict=True) if prompt)
+        while order:
+            width = order[-1][0]
+            if width > PREFILL_CHUNK:
+                _, row, prompt = order.pop()
+                self.prefill(prompt, cache, row)
+                continue
+            count = max(1, PREFILL_ROWS // width)
+            order, group = order[:-count], order[-count:]
+            cache.begin([row for _, row, _ in group], width, self.device)
+            ids = send([[*prompt, *[0] * (width - length)] for length, _, prompt in group], self.device)
+            self._run(ids, torch.arange(width, device=self.device).expand(len(group), -1), None, cache, (), keep=1)
+            for length, row, _ in group:
+                cache.commit(row, range(length))
 
     def forward(self, trees: Sequence[TokenTree], cache: TreeCache, rows: Sequence[int] | None = None, taps: Sequence[int] = ()) -> Output:
         """Verifies one tree per row in ONE pass; returns logits at every node (rows padded to the largest tree) and the taps.

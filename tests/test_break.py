@@ -107,7 +107,7 @@ def test_the_home_of_nobody_is_named() -> None:
 def test_the_gate_names_a_temperature_that_is_gone() -> None:
     report = make_report()
     found = compare_reports(report, replace(report, sampled=()))
-    assert any("at temperature 0.7 on 8 prompts is not in the new report" in text for text in found.left_out)
+    assert any("at temperature 0.7 on 8 prompts is not in the new report" in text for text in found.missing)
 
 
 @pytest.mark.parametrize("changed", [{"tau": -3.0}, {"tau": 25.5}, {"accepted": [401, 160, 0]}])

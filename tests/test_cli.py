@@ -255,10 +255,10 @@ def test_train_binds_plan_and_knobs(run: Cli, monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(fit, "fit", fitted)
     monkeypatch.setattr(features, "capture", lambda data, out, **options: SimpleNamespace(folder=Path("captured")))
-    words = ["--plan", "epochs=2", "--plan", "rate=0.01", "--knob", "unroll=3", "--knob", "mode=soft", "--run", tmp_path]
+    words = ["--plan", "epochs=2", "--plan", "rate=0.01", "--knob", "unroll=3", "--knob", "decay=0.5", "--run", tmp_path]
     assert "chain tau 1.800" in run("train", "eagle", "--features", tmp_path, *words).out
     assert run("train", "eagle", "--data", "x.jsonl").status == 0
-    assert calls[0] == ("eagle", [tmp_path], 2, 0.01, {"unroll": 3, "mode": "soft"}, tmp_path)
+    assert calls[0] == ("eagle", [tmp_path], 2, 0.01, {"unroll": 3, "decay": 0.5}, tmp_path)
     assert calls[1][1] == [Path("captured")]
     assert run("train", "eagle", "--features", tmp_path, "--plan", "data_share=0.25").status == 0
     assert calls[2][-1] == Path("runs/fit/eagle-share0.25")

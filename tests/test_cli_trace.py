@@ -66,7 +66,7 @@ def test_a_terminal_never_obeys_the_text_of_a_token(run: Cli, saved: Path) -> No
     events = list(Trace.load(saved).events)
     events[2] = replace(events[2], note={"\x1b[2J": "\x1b]0;x\x07"}, pruned=[[10, 0, None]])  # type: ignore[arg-type]
     events[3] = replace(events[3], verdicts=["\x1b[5m"] * 4, bonus_source="\x9b2J", tests={"node": [1], "reason": ["\x1b[7m"]})  # type: ignore[arg-type]
-    hostile = Trace([replace(events[0], meta={"drafter": "\x1b[1m", "device": {"name": "\x1b"}}, prompt="\x1b"), *events[1:]])  # type: ignore[arg-type]
+    hostile = Trace([replace(events[0], meta={"drafter": {"name": "\x1b[1m"}, "device": {"name": "\x1b"}}, prompt="\x1b"), *events[1:]])  # type: ignore[arg-type]
     out = run("trace", hostile.save(saved), "--round", "1").out
     assert "\x1b" not in out
     assert "\x9b" not in out

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from looks import Looks
 from trees import random_path, random_tree
 
 from specviz import drafters
@@ -371,28 +372,6 @@ def test_the_mode_is_in_the_trace(exact, random_heads):
 
 
 # -- one transfer a round
-
-
-class Looks:
-    """Counts how often a number of a tensor is read on the host."""
-
-    NAMES = ("tolist", "item", "__float__", "__int__", "__bool__", "__index__", "cpu", "numpy")
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, self._inside = 0, False
-        for name in self.NAMES:
-            monkeypatch.setattr(torch.Tensor, name, self._counted(getattr(torch.Tensor, name)))
-
-    def _counted(self, real):
-        def counted(tensor, *args, **kwargs):
-            outer, self._inside = self._inside, True
-            self.count += not outer
-            try:
-                return real(tensor, *args, **kwargs)
-            finally:
-                self._inside = outer
-
-        return counted
 
 
 @pytest.mark.parametrize("detail", [True, False])

@@ -27,9 +27,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All numbers that two reports have in common, and what could not be judged, in words."""
+    """All numbers that two reports have in common, what only the old one has, and what neither says enough about, in words.
+
+    What is `missing` may have fallen out of sight, so a gate must not pass on it; what is `left_out` was no number before either.
+    """
 
     changes: tuple[Change, ...]
+    missing: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
     def fallen(self, max_drop: float) -> tuple[Change, ...]:
@@ -62,32 +66,44 @@ def compare_reports(old: HeadReport, new: HeadReport) -> Comparison:
     changes += [Change(f"tau of {one.spec} at temperature {one.temperature:g}", one.tau, other.tau) for one, other in heats]
     wanted = old.main.spec if old.main else ""
     main = next((pair for pair in pairs if pair[0].spec == wanted), pairs[0])
-    left_out = [f"{one.spec} is not in the new report" for one in old.greedy if one.spec not in {pair[0].spec for pair in pairs}]
+    lost = [f"{one.spec} is not in the new report" for one in old.greedy if one.spec not in {pair[0].spec for pair in pairs}]
     told = {(one.spec, one.temperature, one.prompts) for one, _ in heats}
-    left_out += [
+    lost += [
         f"{one.spec} at temperature {one.temperature:g} on {one.prompts} prompts is not in the new report"
         for one in old.sampled
         if (one.spec, one.temperature, one.prompts) not in told
     ]
-    left_out += [f"category {kind} has no round in the new report" for kind in main[0].categories.keys() - main[1].categories.keys()]
-    left_out += [f"depth {depth} was tested in fewer than {FEWEST} rounds" for depth, enough in _tested(*main) if not enough]
-    return Comparison((*changes, *_depths(*main), *_categories(*main)), tuple(left_out))
+    lost += [f"category {kind} has no round in the new report" for kind in sorted(main[0].categories.keys() - main[1].categories.keys())]
+    depths = _tested(*main)
+    lost += [f"depth {one.depth} was tested in fewer than {FEWEST} rounds of the new report" for one in depths if one.before and not one.after]
+    few = [f"depth {one.depth} was tested in fewer than {FEWEST} rounds" for one in depths if not one.before]
+    return Comparison((*changes, *_depths(*main), *_categories(*main)), tuple(lost), tuple(few))
 
 
 def _text(report: HeadReport) -> str:
     return f"{report.text.prompts} prompts of {report.text.name} with up to {report.text.max_new_tokens} tokens"
 
 
-def _tested(old: Greedy, new: Greedy) -> list[tuple[int, bool]]:
-    """Returns (depth, whether both reports tested it often enough) for every depth that the old report reached."""
-    return [(depth, min(reached, new.reached[depth - 1] if depth <= len(new.reached) else 0) >= FEWEST) for depth, reached in enumerate(old.reached, 1)]
+@dataclass(frozen=True)
+class _Tested:
+    """A depth that the old report reached, and whether it was tested often enough there and in the new one."""
+
+    depth: int
+    before: bool
+    after: bool
+
+
+def _tested(old: Greedy, new: Greedy) -> list[_Tested]:
+    later = (*new.reached, *(0 for _ in old.reached))
+    return [_Tested(depth, reached >= FEWEST, later[depth - 1] >= FEWEST) for depth, reached in enumerate(old.reached, 1)]
 
 
 def _depths(old: Greedy, new: Greedy) -> Iterator[Change]:
-    for depth, enough in _tested(old, new):
-        before, after = old.conditional[depth - 1], new.conditional[depth - 1] if enough else None
-        if before is not None and after is not None:
-            yield Change(f"depth {depth} of {old.spec}", before, after)
+    for one in _tested(old, new):
+        if one.before and one.after:
+            before, after = old.conditional[one.depth - 1], new.conditional[one.depth - 1]
+            if before is not None and after is not None:
+                yield Change(f"depth {one.depth} of {old.spec}", before, after)
 
 
 def _categories(old: Greedy, new: Greedy) -> Iterator[Change]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specviz.analysis.acceptance import CalibrationBin
-from specviz.checks import is_count, is_number
+from specviz.analysis.words import harmless_record
+from specviz.checks import is_count, is_number, is_record
 from specviz.errors import BadFile, Missing
 
 FORMAT = "specviz-head-report-1"
@@ -106,11 +107,15 @@ class Point:
 
 @dataclass(frozen=True)
 class LearningPoint:
-    """Held-out chain tau after training on so many answer tokens; kind "data": a fit of its own, "training": on the way of this fit."""
+    """Held-out chain tau after training on so many answer tokens; kind "data": a fit of its own, "training": on the way of this fit.
+
+    `epochs`: how often a fit of its own went through them. Fits that differ in it tell of more than the amount of data.
+    """
 
     tokens: int
     tau: float
     kind: str
+    epochs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -208,10 +213,11 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "int": is_count,
     "float": is_number,
+    "float | None": lambda value: value is None or is_number(value),
     "tuple[int, ...]": lambda value: isinstance(value, (list, tuple)) and all(map(is_count, value)),
     "Mapping[str, float]": _is_named,
     "Mapping[str, float] | None": lambda value: value is None or _is_named(value),
-    "Mapping[str, Any]": lambda value: isinstance(value, Mapping),
+    "Mapping[str, Any]": is_record,
 }
 T = TypeVar("T")
 
@@ -231,7 +237,7 @@ def _read(kind: type[T], record: Any, where: str, **ready: Any) -> T:
         value = record[one.name]
         if not _CHECKS[str(one.type)](value):
             raise BadFile(f"{where}: field {one.name!r} is {str(value)[:60]!r}, expected {one.type}.")
-        values[one.name] = tuple(value) if isinstance(value, list) else value
+        values[one.name] = tuple(value) if isinstance(value, list) else harmless_record(value)
     if "reached" in values:
         _check_counts(values, where)
     return kind(**values)

@@ -5,15 +5,31 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 _SIGNS = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
 def visible(text: str) -> str:
     """Returns the text with every character to be seen: spaces as ·, newlines as ⏎, control and format characters as their code."""
     return "".join(_SIGNS.get(c) or (f"⟨{ord(c):X}⟩" if unicodedata.category(c) in ("Cc", "Cf", "Co", "Zl", "Zp") else c) for c in text) or "∅"
+
+
+def harmless(text: str) -> str:
+    """Returns text with every control character but tab and newline spelled out: a terminal must never obey a text."""
+    return text.translate(CONTROLS)
+
+
+def harmless_record(value: Any) -> Any:
+    """Returns a JSON value with every text in it harmless, names included."""
+    if isinstance(value, str):
+        return harmless(value)
+    if isinstance(value, Mapping):
+        return {harmless(name): harmless_record(held) for name, held in value.items()}
+    return [harmless_record(one) for one in value] if isinstance(value, list) else value
 
 
 def quoted(text: str) -> str:

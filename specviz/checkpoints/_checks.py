@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from specviz.checkpoints._config import read_rope
-from specviz.checkpoints.base import ERROR, Problem
+from specviz.checkpoints.base import ERROR, WARNING, Problem
 from specviz.drafters._layer import ROPE_KINDS
+from specviz.drafters.head_sizes import check_scaling
 
 if TYPE_CHECKING:
     from specviz.checkpoints._files import Files
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 SHOWN = 3  # names that a sentence lists
 
 
-def check_shapes(files: Files, expected: Mapping[str, tuple[int, ...]], optional: Iterable[str] = ()) -> Iterator[Problem]:
-    """Compares names and shapes with what the config promises; tensors in neither list are named too."""
+def check_shapes(files: Files, expected: Mapping[str, tuple[int, ...]], optional: Iterable[str] = (), *, extra: str = WARNING) -> Iterator[Problem]:
+    """Compares names and shapes with what the config promises; tensors in neither list are a problem of the level `extra`."""
     missing = [name for name in expected if name not in files]
     if missing:
         yield Problem("missing_tensors", f"{_some(missing)} missing from {_names(files)}: the checkpoint is incomplete, fetch or save it again.", ERROR)
@@ -29,11 +30,13 @@ def check_shapes(files: Files, expected: Mapping[str, tuple[int, ...]], optional
         yield Problem(
             "wrong_shapes", f"{'; '.join(wrong[:SHOWN])}: config.json and the weights are of different heads, put the right config.json beside them.", ERROR
         )
-    extra = sorted(set(files.entries) - set(expected) - set(optional))
-    if extra:
+    others = sorted(set(files.entries) - set(expected) - set(optional))
+    if others:
+        told = "would be ignored" if extra == WARNING else "loading refuses the file"
         yield Problem(
             "unexpected_tensors",
-            f"{_some(extra)} in {_names(files)} belong to no part of this format and would be ignored: check that the format is the one that trained the head.",
+            f"{_some(others)} in {_names(files)} but no part of this format, and {told}: check that the format is the one that trained the head.",
+            extra,
         )
 
 
@@ -44,6 +47,11 @@ def check_rope(config: Mapping[str, Any], target: TargetFiles | None) -> Iterato
         yield Problem(
             "rope_scaling", f"config.json asks for rope scaling {rope.kind!r}, which this version does not run: expected one of {', '.join(ROPE_KINDS)}.", ERROR
         )
+    elif rope.scaling is not None:
+        try:
+            check_scaling(rope.scaling)
+        except ValueError as problem:
+            yield Problem("rope_scaling", f"config.json has a rope scaling that cannot be run: {problem}. Correct it.", ERROR)
     if len({value for _, value in rope.forms}) > 1:
         said = " and ".join(f"{name} = {value:g}" for name, value in rope.forms)
         yield Problem(
@@ -60,6 +68,11 @@ def check_rope(config: Mapping[str, Any], target: TargetFiles | None) -> Iterato
             "rope_base_mismatch",
             f"The head rotates with base {rope.theta:g}, the target with {target.rope_theta:g}: right only if the head was trained so; if it was trained with the target's base, correct rope_theta in config.json.",
         )
+
+
+def check_activation(config: Mapping[str, Any]) -> Iterator[Problem]:
+    if config.get("hidden_act", "silu") not in ("silu", "swish"):
+        yield Problem("architecture", f"config.json asks for the activation {config['hidden_act']!r}: only silu is supported.", ERROR)
 
 
 def check_vocabulary(vocab: int, target: TargetFiles | None, what: str) -> Iterator[Problem]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from specviz.checkpoints._checks import check_embedding, check_finite, check_rope, check_shapes, check_vocabulary, same_numbers
-from specviz.checkpoints._config import layer_config, layer_sizes, whole
+from specviz.checkpoints._checks import check_activation, check_embedding, check_finite, check_rope, check_shapes, check_vocabulary, same_numbers
+from specviz.checkpoints._config import MOST, flag, inner, layer_config, layer_sizes, whole
 from specviz.checkpoints._llama import foreign, has_biases, layer_names, layer_shapes, read_layer
 from specviz.checkpoints._sidecar import restore
 from specviz.checkpoints._vocabulary import mapping_problems, marks, offsets, read_mapping
@@ -62,7 +62,7 @@ def find_layout(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any
     sizes = layer_sizes(config, rows or whole(outer, "draft_vocab_size", vocab))
     feature = whole(outer, "target_hidden_size", sizes["hidden"])
     width = (files.shape(FC) or (0, 0))[-1]
-    flags = {name: bool(outer.get(name, (outer.get("eagle_config") or {}).get(name, False))) for name in FLAGS}
+    flags = {name: flag(outer if name in outer else inner(outer, "eagle_config"), name) for name in FLAGS}
     return Layout(layer, sizes, vocab, feature, width // feature, has_biases(files, layer), "fc.bias" in files, flags)
 
 
@@ -72,12 +72,17 @@ def found_taps(config: Mapping[str, Any], target: TargetFiles | None) -> tuple[i
     At the top of a config the ids count that way; below "eagle_config" (SpecForge, SGLang) they name layers whose OUTPUT is
     read, one less. Without any, the official layers of the target apply; () when the target is not known.
     """
-    if config.get(TAP_KEY):
-        return tuple(config[TAP_KEY])
-    nested = config.get("eagle_config")
-    if isinstance(nested, dict) and nested.get(TAP_KEY):
-        return tuple(tap + 1 for tap in nested[TAP_KEY])
-    return target.default_taps if target else ()
+    nested = inner(config, "eagle_config")
+    said = config.get(TAP_KEY) or nested.get(TAP_KEY)
+    if not said:
+        return target.default_taps if target else ()
+    if not _are_layers(said):
+        raise BadFile(f"config.json says {TAP_KEY}={str(said)[:60]!r}, expected a list of layer numbers. Correct it.")
+    return tuple(said) if config.get(TAP_KEY) else tuple(tap + 1 for tap in said)
+
+
+def _are_layers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(tap, int) and not isinstance(tap, bool) and abs(tap) <= MOST for tap in value)
 
 
 def tap_problems(files: Files, config: Mapping[str, Any], layout: Layout, target: TargetFiles | None) -> Iterator[Problem]:
@@ -90,8 +95,8 @@ def tap_problems(files: Files, config: Mapping[str, Any], layout: Layout, target
             ERROR,
         )
         return
-    if said is not None and (not isinstance(said, list) or not all(isinstance(tap, int) and not isinstance(tap, bool) for tap in said)):
-        yield Problem("wrong_taps", f"{TAP_KEY} is {said!r}: expected a list of layer numbers.", ERROR)
+    if said is not None and not _are_layers(said):
+        yield Problem("wrong_taps", f"{TAP_KEY} is {str(said)[:60]!r}: expected a list of layer numbers.", ERROR)
         return
     if said is None and layout.tap_count != 3:
         yield Problem("wrong_taps", f"fc reads {layout.tap_count} states, and the default is 3: name the layers in {TAP_KEY}.", ERROR)
@@ -105,7 +110,9 @@ def tap_problems(files: Files, config: Mapping[str, Any], layout: Layout, target
         )
     if said and len(set(taps)) != len(taps):
         yield Problem("wrong_taps", f"config.json names a layer twice in {list(taps)}: list the layers that the head was trained with.", ERROR)
-    if target and not all(0 <= tap <= target.layers for tap in taps):
+    if any(tap < 0 for tap in taps):
+        yield Problem("wrong_taps", f"config.json names a layer below 0 in {list(taps)}: list the layers that the head was trained with.", ERROR)
+    elif target and not all(tap <= target.layers for tap in taps):
         yield Problem(
             "wrong_taps",
             f"The head reads the states entering layers {list(taps)}, and the target {target.name} has layers 0 to {target.layers - 1}: use the head with its own target.",
@@ -167,8 +174,7 @@ def _architecture_problems(files: Files, config: Mapping[str, Any]) -> Iterator[
         yield Problem("layers", f"config.json says num_hidden_layers = {config['num_hidden_layers']}: only heads of one layer are supported.", ERROR)
     if any(".q_norm." in name or ".k_norm." in name for name in files.entries):
         yield Problem("architecture", "The layer norms its queries and keys, as Qwen3 does: only Llama layers are supported.", ERROR)
-    if config.get("hidden_act", "silu") not in ("silu", "swish"):
-        yield Problem("architecture", f"config.json asks for the activation {config['hidden_act']!r}: only silu is supported.", ERROR)
+    yield from check_activation(config)
 
 
 def read_eagle3(files: Files, config: Mapping[str, Any], outer: Mapping[str, Any], target: TargetFiles | None, base: str | None) -> Head:

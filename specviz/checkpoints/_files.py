@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -96,8 +97,8 @@ def read_json(file: Path, needed: bool = True) -> dict[str, Any]:
         raise BadFile(f"{file} has {file.stat().st_size} bytes, more than {MAX_JSON}. It is not a {file.name}.")
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise BadFile(f"{file} is not readable JSON ({problem}). Fetch it again.") from problem
+    except (OSError, ValueError, RecursionError) as problem:
+        raise BadFile(f"{file} is not readable JSON ({str(problem)[:100]}). Fetch it again.") from None
     if not isinstance(record, dict):
         raise BadFile(f"{file} holds a {type(record).__name__}, expected an object.")
     return record
@@ -148,7 +149,7 @@ def _safetensors_index(file: Path) -> dict[str, Entry]:
 
 def load_pickle(file: Path) -> Mapping[str, Tensor]:
     """Reads a .bin or .pt as plain tensors (`weights_only`), mapped into memory; raises BadFile for anything else in it."""
-    mapped = zipfile.is_zipfile(file)
+    mapped = _is_zip(file)
     with file.open("rb") as handle:
         start = handle.read(2)
     if not mapped and start == b"PK":
@@ -165,13 +166,33 @@ def load_pickle(file: Path) -> Mapping[str, Tensor]:
         raise BadFile(
             f"{file.name} holds more than tensors, and unpickling it would run code: refused. Ask its author for safetensors, or save only the state dict."
         ) from None
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as problem:
+    except (
+        RuntimeError,
+        EOFError,
+        ValueError,
+        KeyError,
+        OSError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        AssertionError,
+        struct.error,
+        zipfile.BadZipFile,
+    ) as problem:
         raise BadFile(
-            f"{file.name} is truncated or damaged ({str(problem).splitlines()[0] if str(problem) else type(problem).__name__}). Fetch it again."
+            f"{file.name} is truncated or damaged ({(str(problem).strip() or type(problem).__name__).splitlines()[0][:100]}). Fetch it again."
         ) from None
     if not isinstance(found, dict) or not found or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()):
         raise BadFile(f"{file.name} is not a state dict (names to tensors). Save `module.state_dict()` alone.")
     return found
+
+
+def _is_zip(file: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(file)
+    except (zipfile.BadZipFile, struct.error, ValueError, OverflowError):  # its directory is damaged, so it is one: torch says the rest
+        return True
 
 
 def _bytes(entry: Entry) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_head_count, check_hidden, check_shapes, check_vocabulary
-from specviz.checkpoints._config import whole
+from specviz.checkpoints._config import base_name, whole
 from specviz.checkpoints._sidecar import restore
 from specviz.checkpoints.base import ERROR, Format, Head, Problem
 from specviz.drafters.medusa_module import MedusaSizes
@@ -116,7 +116,7 @@ class MedusaForm(Format):
         weights = block_weights(files, layout)
         if layout.matrices:
             weights["rows"] = torch.stack([files.tensor(layout.matrix_name(head)) for head in range(layout.matrices)])
-        head = Head(self.method, sizes, weights, torch.arange(vocab), base=files.config.get("base_model_name_or_path"))
+        head = Head(self.method, sizes, weights, torch.arange(vocab), base=base_name(files.config))
         return restore(head, files.folder)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from specviz.checkpoints._files import read_json
-from specviz.checkpoints.base import METHODS, Head, expected_shapes
+from specviz.checkpoints.base import Head
+from specviz.drafters.head_sizes import expected_shapes, read_sizes
 from specviz.errors import BadFile
 from specviz.sources import Fingerprint
 
@@ -52,7 +53,7 @@ def restore(head: Head, folder: Path) -> Head:
     try:
         if record["method"] != head.method:
             raise ValueError(f"method {record['method']!r}")
-        sizes = METHODS[head.method][0].from_json(record["sizes"])
+        sizes = read_sizes(head.method, record["sizes"])
         vocabulary = torch.tensor(record["vocabulary"], dtype=torch.long)
         taps = tuple(int(tap) for tap in record["taps"])
         names = expected_shapes(head.method, sizes)

@@ -60,4 +60,7 @@ def open_target(name: str | Path) -> TargetFiles:
     place = Path(locate(str(name)))
     if not place.is_dir():
         raise BadInput(f"{name} is a hub id. Download it first and give its folder: converting needs the target's own files.")
-    return TargetFiles(place.name, open_files(place))
+    try:
+        return TargetFiles(place.name, open_files(place))
+    except BadFile as problem:
+        raise BadFile(f"{place} cannot be read as a target: {problem}") from None

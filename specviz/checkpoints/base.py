@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import torch
 from torch import Tensor, nn
 
-from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
-from specviz.drafters._hydra_module import HydraHeads, HydraSizes
-from specviz.drafters.eagle_module import EagleLayer, EagleSizes
-from specviz.drafters.medusa_module import MedusaHeads, MedusaSizes
+from specviz.drafters._eagle3_module import Eagle3Sizes
+from specviz.drafters._hydra_module import HydraSizes
+from specviz.drafters.eagle_module import EagleSizes
+from specviz.drafters.head_sizes import Sizes, make_module
+from specviz.drafters.medusa_module import MedusaSizes
 from specviz.errors import BadFile, BadInput
 from specviz.sources import Fingerprint
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from specviz.checkpoints._files import Files
     from specviz.checkpoints._target import TargetFiles
 
-Sizes = MedusaSizes | HydraSizes | EagleSizes | Eagle3Sizes
-METHODS: dict[str, tuple[Any, Any]] = {
-    "medusa": (MedusaSizes, MedusaHeads),
-    "hydra": (HydraSizes, HydraHeads),
-    "eagle": (EagleSizes, EagleLayer),
-    "eagle3": (Eagle3Sizes, Eagle3Layer),
-}
 S = TypeVar("S", MedusaSizes, HydraSizes, EagleSizes, Eagle3Sizes)
 ERROR, WARNING = "error", "warning"
 FP16_LIMIT = 65504.0
@@ -113,14 +106,3 @@ def build(head: Head) -> nn.Module:
     except RuntimeError as problem:
         raise BadFile(f"The {head.method} head's tensors do not fit its sizes: {problem}") from problem
     return module.eval().requires_grad_(False)
-
-
-def make_module(method: str, sizes: Sizes) -> nn.Module:
-    module: nn.Module = METHODS[method][1](sizes)
-    return module
-
-
-def expected_shapes(method: str, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-    """Returns {name: shape} of our module's tensors without allocating them."""
-    with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in make_module(method, sizes).state_dict().items()}

@@ -15,6 +15,7 @@ from specviz.checkpoints.base import ERROR, Head
 from specviz.checkpoints.doctor import detect, formats
 from specviz.checkpoints.serving import VLLM_FORMS, Snippet, draft_length, vllm_snippet
 from specviz.errors import BadFile, BadInput
+from specviz.sources import user_path
 
 SERVING = "vllm.json"
 
@@ -35,7 +36,7 @@ def load(path: str | Path, target: str | Path | TargetFiles | None = None) -> He
     Raises BadFile with the first thing that makes it unusable, BadInput where the target must be named.
     """
     opened = _opened(target)
-    files = open_files(Path(path).expanduser())
+    files = open_files(user_path(path))
     _, form = detect(files)
     problems = list(form.problems(files, opened))
     for problem in problems:
@@ -54,7 +55,7 @@ def convert(path: str | Path, to: str, out: str | Path, target: str | Path | Tar
         raise BadInput(f"No format {to!r}. There are: {', '.join(formats())}.")
     opened = _opened(target)
     head = load(path, opened)
-    return Converted(write(head, to, Path(out).expanduser(), opened), to, head, head.notes)
+    return Converted(write(head, to, user_path(out), opened), to, head, head.notes)
 
 
 def write(head: Head, to: str, out: Path, target: TargetFiles | None) -> Path:
@@ -65,13 +66,16 @@ def write(head: Head, to: str, out: Path, target: TargetFiles | None) -> Path:
         raise BadInput(f"This is a {head.method} head, which cannot become {to}. Formats for it: {', '.join(fits)}.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} is not empty. Give a new folder, so that no file of another checkpoint stays beside this one.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".convert-") as scratch:
-        made = Path(scratch) / out.name
-        known[to].write(head, made, target)
-        if out.exists():
-            out.rmdir()
-        made.rename(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".convert-") as scratch:
+            made = Path(scratch) / out.name
+            known[to].write(head, made, target)
+            if out.exists():
+                out.rmdir()
+            made.rename(out)
+    except OSError as problem:
+        raise BadInput(f"Cannot write {out}: {problem.strerror or problem}. Give a folder in a place that may be written to.") from None
     return out
 
 
@@ -86,7 +90,7 @@ def export_vllm(path: str | Path, out: str | Path, target: str | Path | TargetFi
         raise BadInput(f"vLLM cannot run {head.method} heads. It runs: {', '.join(VLLM_FORMS)}.")
     chosen = draft_length(head, length)
     served = _without_fc_bias(head)
-    folder = write(served, VLLM_FORMS[head.method], Path(out).expanduser(), opened)
+    folder = write(served, VLLM_FORMS[head.method], user_path(out), opened)
     name = str(opened.files.folder) if opened else head.base or "TARGET"
     notes = () if served is head else ("fc.bias was left out, which vLLM's EAGLE layer cannot take: expect lower acceptance than measured here.",)
     snippet = vllm_snippet(head, folder.resolve(), name, chosen, notes)

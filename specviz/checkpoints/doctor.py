@@ -12,8 +12,9 @@ from specviz.checkpoints._files import Files, open_files
 from specviz.checkpoints._sidecar import read_sidecar, sidecar_fingerprint
 from specviz.checkpoints._target import TargetFiles, open_target
 from specviz.checkpoints.base import ERROR, Format, Problem
-from specviz.errors import BadFile, SpecvizError
+from specviz.errors import BadFile, BadInput, SpecvizError
 from specviz.registry import discover, summary
+from specviz.sources import user_path
 
 ELSEWHERE = {
     "fusion_fc.": "an EAGLE-1 head of the speculators library",
@@ -67,7 +68,7 @@ def inspect(path: str | Path, target: str | Path | TargetFiles | None = None) ->
     """
     opened = target if isinstance(target, TargetFiles) or target is None else open_target(target)
     try:
-        files = open_files(Path(path).expanduser())
+        files = open_files(user_path(path))
         name, form = detect(files)
     except BadFile as problem:
         return Diagnosis(str(path), None, "not readable as a head", {}, (Problem("unreadable", str(problem), ERROR),))
@@ -80,6 +81,11 @@ def _problems(form: Format, files: Files, target: TargetFiles | None) -> list[Pr
     try:
         for problem in form.problems(files, target):  # one by one: what was found before a failure stays
             found.append(problem)  # noqa: PERF402
+        if not any(problem.level == ERROR for problem in found):
+            form.read(files, target)  # what loading refuses, the doctor names
+    except BadInput as problem:
+        if target is not None:  # without one, a head that needs it can still be sound
+            found.append(Problem("unreadable", str(problem), ERROR))
     except SpecvizError as problem:
         found.append(Problem("unreadable", str(problem), ERROR))
     return found

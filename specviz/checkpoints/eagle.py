@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specviz.checkpoints._checks import check_embedding, check_finite, check_hidden, check_rope, check_shapes, check_vocabulary
-from specviz.checkpoints._config import layer_config, layer_sizes, whole
+from specviz.checkpoints._checks import check_activation, check_embedding, check_finite, check_hidden, check_rope, check_shapes, check_vocabulary
+from specviz.checkpoints._config import base_name, layer_config, layer_sizes, whole
 from specviz.checkpoints._llama import has_biases, layer_names, layer_shapes, read_layer
 from specviz.checkpoints._sidecar import restore
 from specviz.checkpoints._write import named, write_checkpoint
@@ -45,6 +45,7 @@ class Eagle(Format):
         yield from check_shapes(files, expected, ["fc.bias", EMBED, "lm_head.weight", *NOT_THERE])
         if whole(config, "num_hidden_layers", 1) != 1:
             yield Problem("layers", f"config.json says num_hidden_layers = {config['num_hidden_layers']}: only heads of one layer are supported.", ERROR)
+        yield from check_activation(config)
         yield from _bias_problems(files, biased)
         yield from _norm_problems(files)
         yield from check_rope(config, target)
@@ -66,7 +67,7 @@ class Eagle(Format):
         weights = {"fc.weight": files.tensor("fc.weight")} | read_layer(files, LAYER, NORMS, biased)
         weights["fc.bias"] = files.tensor("fc.bias") if "fc.bias" in files else torch.zeros(sizes.hidden)
         taps = () if target is None else (target.layers,)
-        return restore(Head(self.method, sizes, weights, torch.arange(vocab), taps, _base(files.config)), files.folder)
+        return restore(Head(self.method, sizes, weights, torch.arange(vocab), taps, base_name(files.config)), files.folder)
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes config.json and model.safetensors; the target's embeddings are added when it is named (official loaders want them)."""
@@ -90,11 +91,6 @@ class Eagle(Format):
     def vocab(self, files: Files) -> int:
         config = self.config(files)
         return whole(config, "vocab_size", (files.shape(EMBED) or (None,))[0])
-
-
-def _base(config: Mapping[str, Any]) -> str | None:
-    name = config.get("base_model_name_or_path") or config.get("_name_or_path")
-    return name if isinstance(name, str) and name else None
 
 
 def _bias_problems(files: Files, qkv: bool) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specviz.checkpoints._config import base_name
 from specviz.checkpoints._eagle3 import FC, eagle3_problems, find_layout, foreign_tensors, found_taps, layer_and_flags, read_eagle3
 from specviz.checkpoints._write import named, write_checkpoint
 from specviz.checkpoints.base import Format, Head, Problem
@@ -32,8 +33,7 @@ class Eagle3(Format):
         yield from eagle3_problems(files, files.config, files.config, target)
 
     def read(self, files: Files, target: TargetFiles | None) -> Head:
-        base = files.config.get("base_model_name_or_path")
-        return read_eagle3(files, files.config, files.config, target, base)
+        return read_eagle3(files, files.config, files.config, target, base_name(files.config))
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
         """Writes config.json and model.safetensors; the embeddings are left out, as they are the target's."""

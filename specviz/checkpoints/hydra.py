@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_head_count, check_hidden, check_shapes, check_vocabulary
-from specviz.checkpoints._config import layer_sizes
+from specviz.checkpoints._config import base_name, layer_sizes, offset
 from specviz.checkpoints._llama import layer_names, layer_shapes, read_layer
 from specviz.checkpoints._medusa import known_vocabulary
 from specviz.checkpoints._sidecar import restore
@@ -101,6 +101,12 @@ class Hydra(Format):
         yield from check_head_count(config.get("hydra_num_heads"), layout.heads, "hydra_num_heads")
         yield from _flag_problems(config, layout)
         yield from check_hidden(layout.hidden, target)
+        if target and offset(config, "hidden_state_offset") > target.layers:
+            yield Problem(
+                "wrong_taps",
+                f"The head reads the state {config['hidden_state_offset']} layers before the end, and {target.name} has {target.layers}: use the head with its own target.",
+                ERROR,
+            )
         if layout.rows:
             yield from check_vocabulary(layout.vocab, target, "Its LM heads have")
         yield from _block_problems(files, layout)
@@ -117,10 +123,10 @@ class Hydra(Format):
             weights["prefix.norm.weight"] = files.tensor(PREFIX + "norm.weight")
         for i, name in enumerate(layout.rows):
             weights |= {f"rows.{i}.{part}": files.tensor(f"{name}.{part}") for part in ("weight", "bias")}
-        offset = int(files.config.get("hidden_state_offset") or 0)
-        sizes = HydraSizes(layout.hidden, layout.heads, len(layout.places), vocab, layout.grounded, offset, bool(layout.rows), prefix)
-        taps = () if target is None else (target.layers - offset,)
-        head = Head(self.method, sizes, weights, torch.arange(vocab), taps, files.config.get("base_model_name_or_path"))
+        deep = offset(files.config, "hidden_state_offset")
+        sizes = HydraSizes(layout.hidden, layout.heads, len(layout.places), vocab, layout.grounded, deep, bool(layout.rows), prefix)
+        taps = () if target is None else (target.layers - deep,)
+        head = Head(self.method, sizes, weights, torch.arange(vocab), taps, base_name(files.config))
         return restore(head, files.folder)
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_head_count, check_hidden, check_shapes, check_vocabulary
-from specviz.checkpoints._config import whole
+from specviz.checkpoints._config import base_name, whole
 from specviz.checkpoints._medusa import Layout, MedusaForm, block_weights, find_layout
 from specviz.checkpoints._sidecar import restore
 from specviz.checkpoints._write import named, write_checkpoint
@@ -59,7 +59,7 @@ class MedusaVllm(MedusaForm):
         weights = block_weights(files, layout)
         if layout.matrices:
             weights["rows"] = torch.stack([_fitting(files.tensor(layout.matrix_name(i)), vocabulary) for i in range(layout.matrices)])
-        head = Head(self.method, sizes, weights, vocabulary, base=files.config.get("base_model_name_or_path"))
+        head = Head(self.method, sizes, weights, vocabulary, base=base_name(files.config))
         return restore(head, files.folder)
 
     def write(self, head: Head, out: Path, target: TargetFiles | None) -> None:
@@ -130,7 +130,7 @@ def _matrix_problems(config: Any, layout: Layout) -> Iterator[Problem]:
 
 
 def _map_problems(files: Files, layout: Layout) -> Iterator[Problem]:
-    cut, vocab = files.config.get("truncated_vocab_size"), files.config.get("vocab_size")
+    cut, vocab = (whole(files.config, name) if files.config.get(name) is not None else None for name in ("truncated_vocab_size", "vocab_size"))
     if MAP in files and cut is not None and files.shape(MAP) != (cut,):
         yield Problem(
             "token_map", f"token_map has {files.shape(MAP)[0]} entries, config.json says truncated_vocab_size = {cut}: set it to the length of token_map."

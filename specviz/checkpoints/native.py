@@ -9,10 +9,11 @@ from torch import Tensor
 
 from specviz.checkpoints._checks import check_finite, check_shapes
 from specviz.checkpoints._write import half
-from specviz.checkpoints.base import ERROR, METHODS, Format, Head, Problem, Sizes, build, expected_shapes
+from specviz.checkpoints.base import ERROR, Format, Head, Problem, build
 from specviz.drafters._eagle3_module import Eagle3Sizes
 from specviz.drafters._hydra_module import HydraSizes
-from specviz.drafters.head_file import VOCABULARY, HeadConfig, save_head
+from specviz.drafters.head_file import VOCABULARY, HeadConfig, check_vocabulary, read_config, save_head
+from specviz.drafters.head_sizes import METHODS, Sizes, expected_shapes, read_sizes
 from specviz.errors import BadFile, BadInput, SpecvizError
 from specviz.sources import Fingerprint
 
@@ -38,13 +39,14 @@ class Native(Format):
         try:
             method, sizes = files.config["method"], _sizes(files)
             expected = expected_shapes(method, sizes)
-        except SpecvizError as problem:
-            yield Problem("unreadable", str(problem), ERROR)
+            read_config(files.config)
+        except (SpecvizError, TypeError, ValueError) as problem:
+            yield Problem("unreadable", f"{problem} Train it again or restore the folder.", ERROR)
             return
-        yield from check_shapes(files, expected | {VOCABULARY: (sizes.draft_vocab,)})
+        yield from check_shapes(files, expected | {VOCABULARY: (sizes.draft_vocab,)}, extra=ERROR)
         yield from check_finite(files, expected)
         if VOCABULARY in files:
-            yield from _vocabulary_problems(files.tensor(VOCABULARY), target)
+            yield from _vocabulary_problems(files.tensor(VOCABULARY), sizes.draft_vocab, target)
         yield from _target_problems(files, sizes, target)
 
     def read(self, files: Files, target: TargetFiles | None) -> Head:
@@ -77,19 +79,20 @@ def _sizes(files: Files) -> Sizes:
     if method not in METHODS:
         raise BadFile(f"{files.folder} holds a {method!r} head, which this version does not know. Expected one of: {', '.join(METHODS)}.")
     try:
-        sizes: Sizes = METHODS[method][0].from_json(files.config["sizes"])
-    except (TypeError, ValueError) as problem:
+        return read_sizes(method, files.config["sizes"])
+    except ValueError as problem:
         raise BadFile(
             f"The sizes in {files.folder}/config.json are not those of a {method} head ({problem}). It is of another version, or damaged."
         ) from problem
-    return sizes
 
 
-def _vocabulary_problems(vocabulary: Tensor, target: TargetFiles | None) -> Iterator[Problem]:
-    ids = vocabulary.long()
-    if len(ids.unique()) != len(ids) or (len(ids) and int(ids.min()) < 0):
-        yield Problem("draft_vocabulary", "The draft vocabulary names a token twice or a negative one: the file is damaged, restore it.", ERROR)
-    if target and len(ids) and int(ids.max()) >= target.vocab:
+def _vocabulary_problems(ids: Tensor, size: int, target: TargetFiles | None) -> Iterator[Problem]:
+    try:
+        check_vocabulary(ids, size)
+    except ValueError as problem:
+        yield Problem("draft_vocabulary", f"The head cannot be used, as {problem}: the file is damaged, restore it.", ERROR)
+        return
+    if target and int(ids.max()) >= target.vocab:
         yield Problem(
             "vocabulary_mismatch",
             f"The draft vocabulary names token {int(ids.max())}, the target {target.name} has {target.vocab}: use the head with its own target.",

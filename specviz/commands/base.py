@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Knobs = dict[str, dict[str, str]]  # prefix -> {knob: value}
 PREFIXES = ("shape", "rule", "drafter")
 _KNOB = re.compile(r"--([A-Za-z]+)\.([A-Za-z_][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
+_C1 = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON may hold as they are, and a terminal obeys
 _FLAT_LIST = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s+\]")
 
 
@@ -46,7 +48,9 @@ def take_knobs(argv: Sequence[str]) -> tuple[list[str], Knobs]:
             if not rest or rest[0].startswith("--"):
                 raise BadInput(f"{word} needs a value, for example {word} 4.")
             value = rest.pop(0)
-        knobs[prefix][name.replace("-", "_")] = value
+        if (key := name.replace("-", "_")) in knobs[prefix]:
+            raise BadInput(f"--{prefix}.{name} is given twice. Give it once.")
+        knobs[prefix][key] = value
     return plain, knobs
 
 
@@ -72,8 +76,17 @@ def add_sampling_options(parser: argparse.ArgumentParser, max_new_tokens: int) -
 
 def positive(text: str) -> int:
     """Returns a whole number from 1 (an argparse type)."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return _whole(text, 1)
+
+
+def count(text: str) -> int:
+    """Returns a whole number from 0 (an argparse type)."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {least}")
     return int(text)
 
 
@@ -151,7 +164,27 @@ def output_file(path: str) -> Path:
         raise BadInput(f"{path} is a folder. Expected the name of a file to write.")
     if not place.parent.is_dir():
         raise BadInput(f"There is no folder {place.parent} to write {place.name} into.")
+    if not place.exists() or place.is_file():
+        _try_writing(place.parent, path)
     return place
+
+
+def output_folder(path: Path) -> Path:
+    """Returns a folder that results will be written into, there or not; raises BadInput before the work is done when it cannot be."""
+    above = next(place for place in (path, *path.absolute().parents) if place.exists() or place.is_symlink())
+    if not above.is_dir():
+        raise BadInput(f"{above} is a file. Expected the name of a folder, there or to be made, to write into.")
+    _try_writing(above, str(path))
+    return path
+
+
+def _try_writing(folder: Path, path: str) -> None:
+    """Some places say no only when something is written."""
+    try:
+        with tempfile.TemporaryFile(dir=folder, prefix=".specviz-"):
+            pass
+    except OSError as problem:
+        raise BadInput(f"Cannot write {path}: {problem.strerror or problem}. Choose a folder that may be written to.") from None
 
 
 @contextlib.contextmanager
@@ -167,11 +200,12 @@ def only_json(wanted: bool) -> Iterator[None]:
 def dump(record: Mapping[str, Any]) -> str:
     """Returns a record as JSON text, lists of plain values in one line; raises ValueError for what JSON cannot hold."""
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-    return _FLAT_LIST.sub(lambda match: "[" + re.sub(r"\n\s+", " ", match.group(1)) + "]", text) + "\n"
+    flat = _FLAT_LIST.sub(lambda match: "[" + re.sub(r"\n\s+", " ", match.group(1)) + "]", text)
+    return flat.translate(_C1) + "\n"
 
 
 def consoles() -> tuple[Console, Console]:
     """Returns (for results, for progress and remarks): stdout and stderr."""
-    from rich.console import Console
+    from specviz.commands.terminal import Terminal
 
-    return Console(highlight=False), Console(stderr=True, highlight=False)
+    return Terminal(highlight=False), Terminal(stderr=True, highlight=False)

@@ -87,6 +87,9 @@ def spec_of(args: argparse.Namespace) -> Spec:
     spec = parse_spec(args.drafter)
     if args.shape and spec.shape and args.shape != spec.shape:
         raise BadInput(f"--shape {args.shape} and --drafter {args.drafter} name two shapes. Give one.")
+    for prefix, there in (("drafter", spec.drafter_knobs), ("shape", spec.shape_knobs)):
+        if twice := sorted(set(there) & set(args.knobs[prefix])):
+            raise BadInput(f"{twice[0]!r} is given by --drafter {args.drafter} and by --{prefix}.{twice[0]}. Give it once.")
     spec = replace(
         spec,
         shape=args.shape or spec.shape,

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from specviz.target import Target
 
 
+MOST_REPEATS = 1000
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=numbers, metavar="N,N", help="forward sizes to measure (default: 1 to 128; 1 is always among them)")
     parser.add_argument("--batch", type=numbers, metavar="B,B", help="rows of a forward (default: 1,2,4,8,16; 1 for none beside it)")
     parser.add_argument("--drafters", metavar="NAMES", help="drafters to measure, separated by commas (default: all that can run; none for no drafter)")
     parser.add_argument("--cached", type=base.positive, default=256, metavar="N", help="committed tokens in the cache meanwhile (default: %(default)s)")
-    parser.add_argument("--repeats", type=base.positive, metavar="N", help="measurements of each kind, after a warm-up (default: 9; quick: 4)")
+    parser.add_argument("--repeats", type=repeats, metavar="N", help="measurements of each kind, after a warm-up (default: 9; quick: 4)")
     parser.add_argument("--quick", action="store_true", help="a few seconds: fewer sizes, one row, no bandwidth and peak; what nodes=auto measures by itself")
     base.add_target_options(parser)
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the profile to FILE, or print one JSON object and nothing else")
@@ -39,9 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def numbers(text: str) -> tuple[int, ...]:
     """Returns whole numbers from 1 to 256, given with commas between them (an argparse type)."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() and 1 <= int(part) <= 256 for part in parts):
+    if not parts or not all(part.isascii() and part.isdigit() and len(part) < 4 and 1 <= int(part) <= 256 for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers from 1 to 256, such as 1,8,64")
     return tuple(sorted({int(part) for part in parts}))
+
+
+def repeats(text: str) -> int:
+    """Returns a whole number from 1 to MOST_REPEATS (an argparse type)."""
+    if (value := base.positive(text)) > MOST_REPEATS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MOST_REPEATS} measurements of each kind")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,8 +62,9 @@ def run(args: argparse.Namespace) -> int:
     with base.only_json(args.json == "-"):
         from specviz.analysis.profile_file import to_json, write_profile
 
-        target = base.load_target(args, log)
-        profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), _plan(args), log)
+        target, plan = base.load_target(args, log), _plan(args)
+        _check_fits(plan, target)
+        profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), plan, log)
         if args.nodes is None:
             log.print(f"remembered in {write_profile(profile)}", markup=False)
         else:
@@ -76,7 +87,10 @@ def _specs(text: str | None) -> list[Spec]:
 
     if text == "none":
         return []
-    specs = [check_spec(parse_spec(part)) for part in (split_specs(text) if text else discover(drafters))]
+    names = discover(drafters) if text is None else split_specs(text)
+    if not names:
+        raise BadInput(f"--drafters {text!r} names no drafter. Expected names separated by commas, or none.")
+    specs = [check_spec(parse_spec(part)) for part in names]
     shaped = next((spec for spec in specs if spec.shape or spec.shape_knobs), None)
     if shaped:
         raise BadInput(f"--drafters {shaped}: give the drafter without a shape. Its rounds are measured at every number of nodes.")
@@ -108,6 +122,13 @@ def _plan(args: argparse.Namespace) -> Plan:
     if args.batch:
         plan = replace(plan, batches=args.batch, batch_sizes=plan.batch_sizes or plan.sizes)
     return replace(plan, repeats=args.repeats) if args.repeats else plan
+
+
+def _check_fits(plan: Plan, target: Target) -> None:
+    """Raises BadInput when the tokens in the cache and the largest forward are more than the target's context."""
+    room = target.context - max((*plan.sizes, *plan.batch_sizes, *plan.budgets))
+    if plan.cached > room:
+        raise BadInput(f"--cached {plan.cached} does not fit: {target.name} has a context of {target.context} tokens. Expected 1 to {max(1, room)}.")
 
 
 def _measure(target: Target, drafters: list[Drafter], plan: Plan, log: Console) -> Profile:

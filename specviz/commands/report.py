@@ -2,7 +2,7 @@
 
 report SPEC --features FOLDER      tau on the answers that the fit held out
 report METHOD --prompts FILE       the full report: all tree shapes, kinds of prompts, temperatures, confidence, curves
-report --against OLD.json [NEW]    the release gate: exit status 3 when something fell by more than --max-drop
+report --against OLD.json [NEW]    the release gate: exit status 3 when something fell by more than --max-drop or is gone
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXTS = Path("runs/report")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", nargs="?", help="drafter or spec, for example eagle@dynamic:nodes=24; with --against: a method or the new report's file")
     parser.add_argument("--features", type=Path, nargs="+", metavar="FOLDER", help="captured hidden states, for tau on held-out answers")
-    parser.add_argument("--limit", type=base.positive, metavar="N", help="use the first N prompts (without --prompts: held-out records)")
+    parser.add_argument("--limit", type=base.positive, metavar="N", help="use the first N prompts, with --out (without --prompts: held-out records)")
     parser.add_argument(
         "--measured", action="append", default=[], metavar="TEXT", help="a line of real decoding for the card, for example of `bench`; repeatable"
     )
@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     gate = parser.add_argument_group("the release gate")
     gate.add_argument("--against", type=Path, metavar="OLD.json", help="compare with this report")
     gate.add_argument("--max-drop", type=float, default=0.05, metavar="SHARE", help="what tau, a depth or a kind of prompt may lose (default: %(default)s)")
+    gate.add_argument("--allow-missing", action="store_true", help="pass although a number of the old report is not in the new one")
     base.add_target_options(parser)
 
 
@@ -56,11 +57,14 @@ def run(args: argparse.Namespace) -> int:
     """Measures, or compares; the gate's status is 0 or 3."""
     out, log = base.consoles()
     if args.against is not None:
+        if args.prompts or args.features or args.out:
+            raise BadInput("--against compares two reports and measures nothing. Give it without --prompts, --features and --out.")
         return _gate(args, out)
     if not args.spec:
         raise BadInput("Which head? Expected a method or spec, for example: report eagle --prompts FILE.")
     if args.prompts is None and args.features is None:
         raise BadInput("Give --prompts FILE for the full report, or --features FOLDER for tau on held-out answers.")
+    _check_options(args)
     target = base.load_target(args, log)
 
     if args.prompts is None:
@@ -68,6 +72,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         _full(args, target, out, base.teller(log))
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises BadInput for options that would be ignored, and for places that cannot be written, before anything is measured."""
+    if args.allow_missing:
+        raise BadInput("--allow-missing belongs to the release gate. Give it together with --against OLD.json.")
+    full = {"nodes": args.nodes, "skip": args.skip, "fit": args.fit, "eval-results": args.eval_results, "out": args.out}
+    if args.prompts is None and (given := [name for name, value in full.items() if value]):
+        raise BadInput(
+            f"--{given[0]} belongs to the full report. Give --prompts FILE with it, or leave it out: --features alone gives tau on held-out answers."
+        )
+    if args.prompts is not None and args.limit and args.out is None:
+        raise BadInput("--limit measures a part of the prompts, which would take the place of the head's own report. Give --out FOLDER with it.")
+    if args.out is not None:
+        base.output_folder(args.out)  # before the target is loaded
 
 
 def _held_out(args: argparse.Namespace, target: Target, out: Console) -> None:
@@ -104,7 +123,10 @@ def _full(args: argparse.Namespace, target: Target, out: Console, say: Say) -> N
 
     evaluation = read_evaluation(args.eval_results) if args.eval_results else None
     spec, measures = check_spec(parse_spec(args.spec)), _measures(args)
+    if args.nodes and (spec.shape or spec.shape_knobs):
+        raise BadInput(f"{args.spec!r} names one tree, so --nodes has nothing to choose. Give --nodes with the drafter alone: {spec.drafter}.")
     folder = load_head_drafter(target, spec).folder  # before the target writes anything: a head that is not there is said at once
+    base.output_folder(args.out or folder)
     questions = read_questions(target, args.prompts, args.limit)
     text = fixed_text(target, questions, args.prompts.name, max_new_tokens=args.max_new_tokens, out=TEXTS, say=say)
     fit = args.fit or Path("runs/fit") / spec.drafter
@@ -118,8 +140,11 @@ def _full(args: argparse.Namespace, target: Target, out: Console, say: Say) -> N
 
 
 def _measures(args: argparse.Namespace) -> Measures:
+    from specviz.shapes.base import MAX_NODES
     from specviz.training.report import Measures
 
+    if args.nodes and max(args.nodes) > MAX_NODES:
+        raise BadInput(f"--nodes {max(args.nodes)} is out of range. Expected 1 to {MAX_NODES}, the root included.")
     skipped = {part for part in args.skip.split(",") if part}
     if odd := skipped - set(SKIPS):
         raise BadInput(f"--skip {min(odd)!r} is not a part that can be left out. Expected: {', '.join(SKIPS)}.")
@@ -133,12 +158,12 @@ def _gate(args: argparse.Namespace, out: Console) -> int:
     from specviz.commands.show_report import print_comparison
 
     if not 0.0 <= args.max_drop < 1.0:
-        raise BadInput(f"--max-drop {args.max_drop:g} is no share. Expected 0 to 1, for example 0.05.")
+        raise BadInput(f"--max-drop {args.max_drop:g} is no share. Expected a number from 0 and below 1, for example 0.05.")
     old = load_report(args.against)
     new = load_report(_newer(args, old))
     found = compare_reports(old, new)
     print_comparison(out, old, new, found, args.max_drop)
-    return FELL if found.fallen(args.max_drop) else 0
+    return FELL if found.fallen(args.max_drop) or (found.missing and not args.allow_missing) else 0
 
 
 def _newer(args: argparse.Namespace, old: HeadReport) -> Path:

@@ -12,14 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from specviz.analysis.summary import Summary, account, measured_speedup, summarise
+from specviz.analysis.words import CONTROLS, harmless
 from specviz.trace import Trace
 
 # the colours of the page; the second channel is underline (accepted) and the mark in front of a node
 ACCEPTED, REJECTED, BONUS, FAINT = "underline #0072B2", "#D55E00", "#009E73", "dim"
 _LONE_BYTES = re.compile(r"(?:<0x[89A-F][0-9A-F]>)+")
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-_IN_LINE = _CONTROLS | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
-_FLOWING = {code: name for code, name in _CONTROLS.items() if code not in (0x09, 0x0A)}
+_IN_LINE = CONTROLS | {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t"}
 
 
 def quoted(text: str, longest: int = 1000) -> str:
@@ -30,7 +29,7 @@ def quoted(text: str, longest: int = 1000) -> str:
 
 def flowing(text: str) -> str:
     """Returns text with its line ends and tabs, every other control character spelled out."""
-    return text.translate(_FLOWING)
+    return harmless(text)
 
 
 class Writer:

@@ -53,6 +53,8 @@ def print_comparison(out: Console, old: HeadReport, new: HeadReport, found: Comp
         style = REJECTED if one in fallen else ACCEPTED if one.drop < 0 else ""
         table.add_row(_safe(one.what), f"{one.old:.3f}", f"{one.new:.3f}", Text(f"{0.0 - one.drop:+.1%}", style))
     out.print(table)
+    for text in found.missing:
+        out.print(_safe(f"MISSING: {text}", REJECTED))
     for text in found.left_out:
         out.print(_safe(f"not judged: {text}", FAINT))
     if old.target.weights != new.target.weights:
@@ -62,7 +64,8 @@ def print_comparison(out: Console, old: HeadReport, new: HeadReport, found: Comp
     for one in fallen:
         out.print(_safe(f"FELL {one.drop:.1%}: {one.what}, {one.old:.3f} -> {one.new:.3f}", REJECTED))
     allowed = f"more than {max_drop:.1%}"
-    out.print(f"{len(fallen)} of {len(found.changes)} numbers fell by {allowed}." if fallen else f"Nothing fell by {allowed}.", markup=False)
+    told = f"{len(fallen)} of {len(found.changes)} numbers fell by {allowed}" if fallen else f"Nothing fell by {allowed}"
+    out.print(told + (f"; {len(found.missing)} of the old report are missing." if found.missing else "."), markup=False)
 
 
 def _safe(text: str, style: str = "") -> Text:

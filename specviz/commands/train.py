@@ -38,11 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plan", action="append", default=[], metavar="NAME=VALUE", help="hyper-parameter, for example --plan epochs=4 --plan rate=0.001; repeatable"
     )
     parser.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="of the method, for example --knob unroll=3; repeatable")
+    parser.add_argument("--start", type=Path, metavar="FOLDER", help="an earlier head of this method to begin from: a new fine-tune needs far fewer steps so")
     parser.add_argument("--learning-curve", action="store_true", help="train on 1/8, 1/4 and 1/2 of the data too, for the report's learning curve")
     parser.add_argument("--show-batch", action="store_true", help="print the first batch with its loss mask, and train nothing")
     every = parser.add_argument_group("train all")
     every.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE", help="prompts that the target answers; none that an evaluation uses")
-    every.add_argument("--own", type=int, default=0, metavar="N", help="prompts that the target writes itself (default: %(default)s)")
+    every.add_argument("--own", type=base.count, default=0, metavar="N", help="prompts that the target writes itself (default: %(default)s)")
     every.add_argument("--answer-tokens", type=base.positive, metavar="N", help="longest answer that the target writes (default: 300)")
     every.add_argument("--methods", metavar="NAMES", help="separated by commas (default: every one there is)")
     every.add_argument("--report-prompts", type=Path, metavar="FILE", help="prompts of the reports (default: those held out of training)")
@@ -71,16 +72,21 @@ def run(args: argparse.Namespace) -> int:
 def _train_one(args: argparse.Namespace, out: Console, say: Say) -> int:
     from specviz.training.features import capture
     from specviz.training.fit import fit
-    from specviz.training.pipeline import train_shares
+    from specviz.training.method_knobs import check_knobs
+    from specviz.training.pipeline import check_methods, train_shares
 
     plan, knobs = _plan(args), pairs(args.knob, "--knob")
+    check_methods([args.method])
+    check_knobs(args.method, knobs)
+    for place in filter(None, (args.out, args.run_folder)):
+        base.output_folder(place)
     folder = args.run_folder or Path("runs/fit") / _run_name(args.method, plan)
     # a fit on a part of the data is for the learning curve: it must not take the place of the head that is used
     place = args.out or (folder / "head" if plan.data_share < 1.0 else None)
     features = args.features or [capture(args.data, Path("runs/features"), target=args.target, say=say).folder]
     if args.learning_curve:
         train_shares(args.method, features, SHARES, target=args.target, run=folder, plan=plan, knobs=knobs, say=say)
-    fitted = fit(args.method, features, target=args.target, out=place, run=folder, plan=plan, knobs=knobs, say=say)
+    fitted = fit(args.method, features, target=args.target, out=place, run=folder, plan=plan, knobs=knobs, start=args.start, say=say)
     depths = " ".join(f"{share:.3f}" for share in fitted.acceptance)
     out.print(f"{fitted.folder}: chain tau {fitted.chain_tau:.3f} on held-out answers, acceptance per depth {depths}", markup=False, soft_wrap=True)
     return 0
@@ -97,14 +103,17 @@ def _show_batch(args: argparse.Namespace, out: Console) -> int:
     from specviz.sources import local_folder
     from specviz.strings import Strings
     from specviz.training.data import read_records
-    from specviz.training.features import open_capture
+    from specviz.training.features import check_origin, open_capture
     from specviz.training.loss_mask import first_batch, read_target
     from specviz.training.pipeline import check_methods
 
     check_methods([args.method])
+    place = local_folder(args.target)
     captures = [open_capture(folder) for folder in args.features or ()]
+    for one in captures:
+        check_origin(one, place)
     records = [record for one in captures for shard in one.done() for record in one.records(shard)] if captures else read_records(args.data)
-    config, tokenizer = read_target(local_folder(args.target))
+    config, tokenizer = read_target(place)
     print_batch(out, first_batch(records, config, _plan(args)), Strings(tokenizer).text)
     return 0
 
@@ -118,8 +127,10 @@ def _train_all(args: argparse.Namespace, out: Console, log: Console, say: Say) -
     from specviz.training.distil import Writing
     from specviz.training.pipeline import Order, train_all
 
-    if args.features or args.run_folder or args.show_batch:
-        raise BadInput("`train all` captures features and keeps its own run folders: give it --prompts or --data, and --show-batch to one method.")
+    if args.features or args.run_folder or args.show_batch or args.start:
+        raise BadInput("`train all` captures features and keeps its own run folders: give it --prompts or --data, and --start and --show-batch to one method.")
+    for place in filter(None, (args.out, args.work)):
+        base.output_folder(place)
     writing = Writing() if args.answer_tokens is None else replace(Writing(), max_new_tokens=args.answer_tokens)
     order = Order(
         short_name(args.target),
@@ -159,7 +170,10 @@ def _knobs_by_method(texts: list[str]) -> dict[str, dict[str, Any]]:
         method, dot, rest = text.partition(".")
         if not dot or not method.isidentifier():
             raise BadInput(f"--knob {text!r} names no method. With `all` a knob is METHOD.NAME=VALUE, for example --knob eagle.unroll=4.")
-        found.setdefault(method, {}).update(pairs([rest], "--knob"))
+        given = pairs([rest], "--knob")
+        if twice := sorted(set(given) & set(found.get(method, {}))):
+            raise BadInput(f"--knob gives '{method}.{twice[0]}' twice. Give it once.")
+        found.setdefault(method, {}).update(given)
     return found
 
 
@@ -170,8 +184,10 @@ def pairs(texts: list[str], option: str) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise BadInput(f"{option} {text!r} is not NAME=VALUE, for example {option} epochs=4.")
+        if name in found:
+            raise BadInput(f"{option} gives {name!r} twice. Give it once.")
         try:
             found[name] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[name] = value
     return found

@@ -77,6 +77,13 @@ class Drafter(ABC):
     def draft(self, seen: list[Feedback]) -> Flow:
         """Yields one tree per active row, in the order of `seen`; receives the next Feedback of the rows still active."""
 
+    def ready(self, seen: Sequence[Feedback]) -> bool:
+        """False when drafting from here on would have to capture a graph first; `capture` does that ahead, so that it is no drafting time."""
+        return True
+
+    def capture(self, seen: Sequence[Feedback]) -> None:  # noqa: B027 (most drafters have nothing to capture)
+        """Captures what drafting from here on replays, if anything."""
+
     def describe(self) -> dict[str, Any]:
         """Returns what a trace records about this drafter beyond its knobs: checkpoint, fingerprint, warnings."""
         return {}

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from specviz.drafters.head_sizes import METHODS, expected_shapes, read_sizes
 from specviz.errors import BadFile, Missing
 from specviz.sources import Fingerprint
 
@@ -62,25 +63,55 @@ def save_head(folder: Path, config: HeadConfig, module: nn.Module, vocabulary: T
 
 def load_head(folder: Path, method: str) -> HeadCheckpoint:
     """Reads a checkpoint of `method`; raises Missing when it is not there and BadFile when it is damaged or of another method."""
-    if not (folder / CONFIG).exists() or not (folder / WEIGHTS).exists():
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise Missing(f"No {method} head in {folder}: expected {CONFIG} and {WEIGHTS}. Train one with `python -m specviz train {method}`.")
     try:
-        raw = json.loads((folder / CONFIG).read_text())
-        config = HeadConfig(raw["method"], raw["sizes"], Fingerprint.from_json(raw["target"]), raw.get("training", {}))
+        config = read_config(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        if config.method != method:
+            raise BadFile(f"{folder} holds a {config.method!r} head, expected {method!r}.")
+        shapes = expected_shapes(method, read_sizes(method, config.sizes)) if method in METHODS else None
         weights = load_file(folder / WEIGHTS)
+        if VOCABULARY not in weights:
+            raise ValueError(f"{WEIGHTS} holds no draft vocabulary")
         vocabulary = weights.pop(VOCABULARY)
-        _check_vocabulary(vocabulary, config.sizes["draft_vocab"])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, SafetensorError) as error:
+        check_vocabulary(vocabulary, config.sizes["draft_vocab"])
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, SafetensorError) as error:
         raise BadFile(f"The {method} head in {folder} cannot be read ({error}). Train it again or restore the folder.") from error
-    if config.method != method:
-        raise BadFile(f"{folder} holds a {config.method!r} head, expected {method!r}.")
+    if shapes is not None:
+        _check_shapes(folder, weights, shapes)
     odd = [name for name, tensor in weights.items() if not bool(tensor.isfinite().all())]
     if odd:
         raise BadFile(f"The {method} head in {folder} holds numbers that are not finite in {', '.join(odd[:3])}. Train it again or restore the folder.")
     return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary.long())
 
 
-def _check_vocabulary(vocabulary: Tensor, size: int) -> None:
+def read_config(raw: Any) -> HeadConfig:
+    """Returns what a config.json says of its head; raises ValueError or TypeError for a record that is not a head's."""
+    if not isinstance(raw, dict):
+        raise ValueError(f"{CONFIG} holds a {type(raw).__name__}, expected an object")
+    if lost := [name for name in ("method", "sizes", "target") if name not in raw]:
+        raise ValueError(f"{CONFIG} does not say {lost[0]}")
+    target, training = raw["target"], raw.get("training") or {}
+    if not isinstance(target, dict) or not isinstance(target.get("weights"), str):
+        raise ValueError(f"target in {CONFIG} names no weights")
+    if not isinstance(training, dict):
+        raise ValueError(f"training in {CONFIG} is a {type(training).__name__}, expected an object")
+    return HeadConfig(raw["method"], raw["sizes"], Fingerprint.from_json(target), training)
+
+
+def _check_shapes(folder: Path, weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises BadFile for weights that are not those of the sizes, before a module of these sizes is made."""
+    wrong = [
+        f"{name} is {list(weights[name].shape) if name in weights else 'missing'}, expected {list(shape)}"
+        for name, shape in shapes.items()
+        if name not in weights or tuple(weights[name].shape) != shape
+    ]
+    wrong += [f"{name} is no part of it" for name in sorted(weights.keys() - shapes.keys())]
+    if wrong:
+        raise BadFile(f"The head in {folder} does not fit its own {CONFIG}: {'; '.join(wrong[:3])}. Train it again or restore the folder.")
+
+
+def check_vocabulary(vocabulary: Tensor, size: int) -> None:
     """Raises ValueError with what is wrong about a draft vocabulary."""
     if vocabulary.dim() != 1 or vocabulary.is_floating_point() or not len(vocabulary):
         raise ValueError(f"its draft vocabulary is {vocabulary.dtype} of shape {list(vocabulary.shape)}, expected a list of token ids")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -14,9 +15,12 @@ from torch import Tensor, nn
 from specviz.drafters.base import Drafter, Feedback
 from specviz.drafters.head_file import CONFIG, HeadCheckpoint, HeadConfig, fill, load_head
 from specviz.errors import BadFile, BadInput, SpecvizError
+from specviz.graphs.draft import DraftGraphs, DraftLease, Span
+from specviz.graphs.grow import Form, Steps
 from specviz.packed import fast_bfloat16, multiply, pack, packable, replace_linears
-from specviz.registry import Bound, Knob
-from specviz.shapes.base import Growth, Sampler, Step
+from specviz.registry import AUTO, Bound, Knob
+from specviz.shapes.base import MAX_NODES, TOP, Growth, Sampler, Step
+from specviz.shapes.dynamic import dynamic
 from specviz.sources import models_dir, user_path
 from specviz.tree import TokenTree
 
@@ -49,6 +53,19 @@ def draft_rows(output_embeddings: Any, vocabulary: Tensor) -> Tensor:
     return rows
 
 
+class Turning(ABC):
+    """A shape that is another one every round, as a measurement needs it."""
+
+    @property
+    @abstractmethod
+    def coming(self) -> Bound:
+        """The shape of the next round."""
+
+    @abstractmethod
+    def replayed(self, form: Form) -> None:
+        """Hears that a round's tree came from a replay, without this shape being called."""
+
+
 class HeadDrafter(Drafter):
     """What drafters with a trained head share: knobs, checkpoint, the check against the target, the draft's LM-head rows."""
 
@@ -57,6 +74,7 @@ class HeadDrafter(Drafter):
     default_knobs: ClassVar[Mapping[str, Any]] = {"nodes": 8, "depth": 3, "top_k": 4}
     learned: ClassVar[bool] = True
     method: ClassVar[str]
+    remembers: ClassVar[bool] = False  # committed tokens of the run
 
     def __init__(
         self,
@@ -89,6 +107,7 @@ class HeadDrafter(Drafter):
         if packed is not None:
             replace_linears(self.module, packed)
         self.rows = DraftRows(target, head.vocabulary, packed)
+        self.graphs = DraftGraphs(target.graphs, self.steps, self.remembers)  # of all copies of this drafter that differ in shape
 
     def _made(self, head: HeadCheckpoint, target: Target) -> tuple[tuple[int, ...], nn.Module]:
         """Returns the taps and the empty module; sizes are read from a file, so whatever is wrong with them becomes one clear error."""
@@ -115,17 +134,69 @@ class HeadDrafter(Drafter):
         embedding: Tensor = self.target.model.get_input_embeddings()(tokens)
         return embedding
 
-    def grow(self, seen: Feedback, step: Step, levels: int | None = None) -> TokenTree:
-        """Returns one round's tree, grown by `step`; `levels` is how deep the head can draft (None: any depth)."""
+    @property
+    def levels(self) -> int:
+        """How deep the head can draft."""
+        return MAX_NODES
+
+    @property
+    def replayable(self) -> bool:
+        """True for a head whose draft steps can be replayed."""
+        return True
+
+    @abstractmethod
+    def steps(self, slots: int) -> Steps:
+        """Returns new draft steps for drafting by replay, with room for so many committed tokens where the head `remembers` them."""
+
+    @property
+    def form(self) -> Form | None:
+        """The shapes of a draft by replay; None where trees of this shape are grown step by step."""
+        shape = self.shape.coming if isinstance(self.shape, Turning) else self.shape
+        if not (self.replayable and isinstance(shape, Bound) and shape.thing is dynamic) or AUTO in shape.values.values():
+            return None
+        knobs = {**(dynamic.__kwdefaults__ or {}), **shape.values}
+        depth = min(knobs.pop("depth"), self.levels)
+        form = Form(depth=depth, **knobs, vocabulary=len(self.rows.vocabulary), top=TOP)
+        return form if form.fits else None
+
+    def ready(self, seen: Sequence[Feedback]) -> bool:
+        form = self._form_of(seen)
+        return form is None or self.graphs.ready(form, [_span(feedback) for feedback in seen])
+
+    def capture(self, seen: Sequence[Feedback]) -> None:
+        form = self._form_of(seen)
+        if form is not None:
+            self.graphs.capture(form, [_span(feedback) for feedback in seen])
+
+    def lend(self, seen: Feedback) -> AbstractContextManager[DraftLease[Any] | None]:
+        """Lends a row what it drafts with by replay; None where it has to draft step by step."""
+        return nullcontext() if self._form_of([seen]) is None else self.graphs.lend(_span(seen))
+
+    def replay(self, lease: DraftLease[Any], seen: Feedback, numbers: Sequence[int], states: Tensor) -> TokenTree | None:
+        """Returns one round's tree from one replay; None when it has to be grown step by step. `numbers` and `states`: see the head's steps."""
+        form = self._form_of([seen])
+        if form is None:
+            return None
+        tree = self.graphs.draft(lease, form, seen.next_token, _span(seen).first, numbers=[min(self.levels, seen.room), *numbers], states=states)
+        if tree is not None and isinstance(self.shape, Turning):
+            self.shape.replayed(form)
+        return tree
+
+    def grow(self, seen: Feedback, step: Step) -> TokenTree:
+        """Returns one round's tree, grown by `step`."""
         growth = Growth(
             seen.next_token,
             step,
-            depth_limit=seen.room if levels is None else min(levels, seen.room),
+            depth_limit=min(self.levels, seen.room),
             vocabulary=self.rows.vocabulary,
             sampler=sampler_for(seen, self.children, self.target.vocab_size),
         )
         tree: TokenTree = self.shape(growth)
         return tree
+
+    def _form_of(self, seen: Sequence[Feedback]) -> Form | None:
+        """Returns the form of a run: None too where children are drawn, which `dynamic` refuses."""
+        return self.form if all(sampler_for(feedback, self.children, 0) is None for feedback in seen) else None
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -133,6 +204,7 @@ class HeadDrafter(Drafter):
             "warnings": list(self.warnings),
             "draft_vocabulary": len(self.rows.vocabulary),
             "precision": str(self.precision).removeprefix("torch."),
+            "draft_graphs": "off" if self.form is None else self.graphs.mode,
         }
 
 
@@ -162,6 +234,11 @@ def packed_dtype(target: Target, precision: str) -> torch.dtype | None:
 def head_folder(target: Target, method: str, checkpoint: str) -> Path:
     """Returns the given checkpoint folder, or the one that travels with the project for this target."""
     return user_path(checkpoint) if checkpoint else models_dir() / target.name / method
+
+
+def _span(seen: Feedback) -> Span:
+    """Returns how many tokens of a row are committed now, and may be at its last round."""
+    return Span(len(seen.tokens) - 1, len(seen.tokens) + seen.room)
 
 
 def sampler_for(seen: Feedback, children: str, vocab_size: int) -> Sampler | None:

@@ -11,7 +11,9 @@ from specviz.drafters._hydra_module import HydraHeads, HydraSizes
 from specviz.drafters._memory import DraftMemory
 from specviz.drafters.base import Feedback, RowFlow, per_row
 from specviz.drafters.heads import HeadDrafter
+from specviz.graphs.grow import Drafted, Form, Steps
 from specviz.shapes.base import Growth
+from specviz.staging import send
 
 if TYPE_CHECKING:
     from specviz.target import Target
@@ -29,23 +31,60 @@ class Hydra(HeadDrafter):
     def reads(self, sizes: Mapping[str, Any], target: Target) -> tuple[int, ...]:
         return (target.layers - int(sizes.get("state_offset", 0)),)
 
+    @property
+    def levels(self) -> int:
+        return len(self.module.heads)
+
+    @property
+    def replayable(self) -> bool:
+        return self.module.prefix is None
+
+    def steps(self, slots: int) -> HydraSteps:
+        return HydraSteps(self)
+
     @per_row
     def draft(self, seen: Feedback) -> RowFlow:
         """Yields a tree whose level d is drafted by head d, once for every node of the level before."""
         prefix = self.module.prefix
         memory = DraftMemory(prefix, self.embed) if prefix is not None else None
-        while True:
-            states = seen.hidden[self.taps[0]]
-            state = states[-1:] if memory is None else memory.enter(seen.tokens, states)
-            seen = yield self.grow(seen, partial(self._step, state), levels=len(self.module.heads))
+        with self.lend(seen) as lease:
+            while True:
+                states = seen.hidden[self.taps[0]]
+                state = states[-1:] if memory is None else memory.enter(seen.tokens, states)
+                tree = None if lease is None else self.replay(lease, seen, [seen.next_token], state)
+                seen = yield tree or self.grow(seen, partial(self._step, state))
 
     @torch.inference_mode()
     def _step(self, state: Tensor, growth: Growth, nodes: Sequence[int]) -> Tensor:
         """Returns log q `[len(nodes), draft vocab]` after each node; the nodes of one call are of one level, which one head drafts."""
-        paths = torch.tensor([[growth.tokens[step] for step in growth.path_to(node)] for node in nodes], device=state.device)
-        head = paths.shape[1] - 1
-        embeddings = self.embed(paths)  # [nodes, head + 1, hidden]
-        output = self.module.step(head, state.expand(len(nodes), -1), embeddings.unbind(1))
+        paths = send([[growth.tokens[step] for step in growth.path_to(node)] for node in nodes], state.device)
+        return self.log_q(state, self.embed(paths))
+
+    def log_q(self, state: Tensor, embeddings: Tensor) -> Tensor:
+        """Returns log q `[nodes, draft vocab]` of the head that has `embeddings` `[nodes, head + 1, hidden]` of the path to each node."""
+        head = embeddings.shape[1] - 1
+        output = self.module.step(head, state.expand(len(embeddings), -1), embeddings.unbind(1))
         if self.module.rows is None:
             return self.rows.log_q(output)
         return self.module.predict(head, output).float().log_softmax(-1)
+
+
+class HydraSteps(Steps):
+    """Hydra's heads over fixed tensors; `numbers[1]` is the root, `states` `[1, hidden]` that of the token before it."""
+
+    def __init__(self, drafter: Hydra) -> None:
+        target = drafter.target
+        self._drafter, self.vocabulary = drafter, drafter.rows.vocabulary
+        self.inputs = {
+            "numbers": torch.zeros(2, dtype=torch.int64, device=target.device),
+            "states": torch.zeros(1, target.hidden_size, dtype=target.dtype, device=target.device),
+        }
+
+    def first(self, form: Form, view: int, numbers: Tensor, states: Tensor) -> Drafted:
+        path = self._drafter.embed(numbers[1:])[None]
+        return Drafted(self._drafter.log_q(states, path), (states, path))
+
+    def step(self, form: Form, level: int, tokens: Tensor, parents: Tensor, carry: tuple[Tensor, Tensor]) -> Drafted:
+        state, path = carry
+        path = torch.cat((path.index_select(0, parents), self._drafter.embed(tokens)[:, None]), 1)
+        return Drafted(self._drafter.log_q(state, path), (state, path))

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -78,14 +78,24 @@ def view_for(needed: int, slots: int) -> int:
     return min(view, slots)
 
 
-class Leases:
-    """The leases that no run uses now, newest last."""
+class Lent(Protocol):
+    """What can be lent: something for so many rows, with room for so many tokens each."""
 
-    def __init__(self) -> None:
-        self._idle: list[Lease] = []
+    rows: int
+    slots: int
+
+
+OneLease = TypeVar("OneLease", bound=Lent)
+
+
+class Leases(Generic[OneLease]):
+    """The leases that no run uses now, newest last; at most `most` of them."""
+
+    def __init__(self, most: int = MOST_IDLE) -> None:
+        self._most, self._idle = most, list[OneLease]()
         self._lock = threading.Lock()
 
-    def take(self, rows: int, slots: int) -> Lease | None:
+    def take(self, rows: int, slots: int) -> OneLease | None:
         """Returns the smallest idle lease of so many rows with at least so many slots; None when there is none."""
         with self._lock:
             fitting = [lease for lease in self._idle if lease.rows == rows and lease.slots >= slots]
@@ -95,7 +105,7 @@ class Leases:
             self._idle.remove(found)
             return found
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: OneLease) -> None:
         """Keeps the lease for the next run; the oldest one goes when there are too many."""
         with self._lock:
-            self._idle = [*self._idle, lease][-MOST_IDLE:]
+            self._idle = [*self._idle, lease][-self._most :]

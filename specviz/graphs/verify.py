@@ -40,8 +40,9 @@ class Graphs:
 
     def __init__(self, forward: Forward, layers: int, like: torch.Tensor, fold: int, tell: Callable[[str], None]) -> None:
         self.device, self.dtype = like.device, like.dtype
-        self._forward, self._layers, self._fold, self._tell = forward, layers, fold, tell
-        self._leases, self.on = Leases(), False
+        self._forward, self._layers, self._fold, self.tell = forward, layers, fold, tell
+        self._leases: Leases[Lease] = Leases()
+        self.on, self.drafting = False, True  # drafting: heads may draft by replay too, where graphs are on
         self._stream: Any = None
 
     @property
@@ -52,7 +53,7 @@ class Graphs:
     def give_up(self, reason: str) -> None:
         """Leaves every forward to the ordinary path from now on, and says why."""
         self.on = False
-        self._tell(f"CUDA graphs are off: {reason}. Decoding is slower and gives the same text.")
+        self.tell(f"CUDA graphs are off: {reason}. Decoding is slower and gives the same text.")
 
     def new_cache(self, rows: int, capacity: int) -> TreeCache:
         """Returns a cache of the caller's own."""

@@ -17,8 +17,9 @@ from specviz.clock import Clock
 from specviz.decode import Request, decode
 from specviz.drafters.base import Drafter
 from specviz.drafters.head_file import hash_weights
-from specviz.drafters.heads import HeadDrafter
+from specviz.drafters.heads import HeadDrafter, Turning
 from specviz.events import Drafted, Verified
+from specviz.graphs.grow import Form
 from specviz.profiling.forward import LEAST
 from specviz.profiling.machine import count_weights
 from specviz.prompts import BUILT_IN
@@ -35,7 +36,7 @@ LONGEST = 512  # new tokens of one run
 
 
 @dataclass
-class Rotation:
+class Rotation(Turning):
     """A shape that is another one every round, so that all budgets see the same seconds of the machine; notes what it used."""
 
     budgets: Sequence[int]
@@ -44,13 +45,26 @@ class Rotation:
     drafted: list[int] = field(default_factory=list)
 
     def __call__(self, growth: Growth) -> TokenTree:
-        nodes = self.budgets[len(self.used) % len(self.budgets)]
-        self.used.append(nodes)
-        tree: TokenTree = shape_of(nodes)(growth)
+        tree: TokenTree = self.coming(growth)
+        self.used.append(self._nodes)
         expanded = set(growth.parents) - {-1}
         self.steps.append(len({growth.depths[node] for node in expanded}))
         self.drafted.append(len(expanded))
         return tree
+
+    @property
+    def coming(self) -> Bound:
+        return shape_of(self._nodes)
+
+    def replayed(self, form: Form) -> None:
+        """Notes a round whose tree was not grown here; a replay computes every step in full width."""
+        self.used.append(self._nodes)
+        self.steps.append(form.depth)
+        self.drafted.append(sum(form.frontiers))
+
+    @property
+    def _nodes(self) -> int:
+        return self.budgets[len(self.used) % len(self.budgets)]
 
 
 def shape_of(nodes: int) -> Bound:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 Step = Callable[["Growth", Sequence[int]], "torch.Tensor"]  # (growth, nodes) -> log q [len(nodes), draft vocabulary]
+TOP = 5  # the draft's best tokens that a record keeps per expanded node
 MAX_NODES = 256  # a tree beyond this is refused before it is verified
 
 
@@ -38,7 +39,7 @@ class Growth:
     """
 
     def __init__(
-        self, root: int, step: Step, *, depth_limit: int, vocabulary: torch.Tensor | None = None, sampler: Sampler | None = None, top: int = 5
+        self, root: int, step: Step, *, depth_limit: int, vocabulary: torch.Tensor | None = None, sampler: Sampler | None = None, top: int = TOP
     ) -> None:
         self._step, self._vocabulary, self._sampler, self._top = step, vocabulary, sampler, top
         self.depth_limit = depth_limit

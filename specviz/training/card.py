@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specviz.analysis.head_report import NAME, Greedy, HeadReport, load_report
+from specviz.analysis.head_report import NAME, Greedy, HeadReport, LearningPoint, load_report
 from specviz.analysis.words import percents
 from specviz.checks import is_number
 from specviz.drafters.head_file import CONFIG, WEIGHTS
@@ -142,10 +142,16 @@ def _calibration(report: HeadReport) -> str:
 
 
 def _curves(report: HeadReport) -> str:
-    rows = [(f"{one.tokens:,}", f"{one.tau:.3f}", "a fit of its own" if one.kind == "data" else "on the way") for one in _few(report.learning_curve)]
+    rows = [(f"{one.tokens:,}", f"{one.tau:.3f}", _way(one)) for one in _few(report.learning_curve)]
     if not rows:
         return f"### Learning curve\n{NOT_MEASURED}"
     return f"### Learning curve\nChain τ on held-out answers.\n\n{table(('answer tokens', 'τ', 'measured by'), rows)}"
+
+
+def _way(one: LearningPoint) -> str:
+    if one.kind != "data":
+        return "on the way"
+    return "a fit of its own" + (f", {one.epochs:g} epochs" if one.epochs else "")
 
 
 def _few(found: Sequence[Any], most: int = 12) -> list[Any]:

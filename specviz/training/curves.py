@@ -74,7 +74,7 @@ def learning_from_data(run: Path) -> tuple[LearningPoint, ...]:
         return ()
     found = [_json(path) for path in (*parts, whole)]
     try:
-        points = {LearningPoint(int(r["answer_tokens"]), round(float(r["chain_tau"]), 4), "data") for r in found}
+        points = {LearningPoint(int(r["answer_tokens"]), round(float(r["chain_tau"]), 4), "data", r.get("epochs")) for r in found}
     except (KeyError, TypeError, ValueError) as problem:
         raise BadFile(f"A {RESULT} of {run} or beside it is damaged ({problem}). Run that fit again.") from problem
     return tuple(sorted(points, key=lambda point: point.tokens))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specviz.errors import BadFile
 from specviz.training.data import Record, held_out
 from specviz.training.features import Capture
 
+TEACHER_ROWS = (1024, 16384)  # at a time on a CPU, on CUDA: their logits have to fit
 TOP = 32  # of the target's distribution; the rest of its mass is spread by renormalising
 
 
@@ -82,7 +86,7 @@ class Batch:
     """Records padded on the right to `[B, T]`: all of a batch, or the part of it that one of several processes trains on."""
 
     own: Records
-    states: dict[int, Tensor]  # {tap: [B, T, width] fp32}
+    states: dict[int, Tensor]  # {tap: [B, T, width]}; stored as fp16, fp32 once `to` brought the batch to its device
     values: Tensor  # [B, T, TOP] distribution of the NEXT token at each row
     indices: Tensor  # [B, T, TOP]
     known: Tensor  # [vocab] bool: is the token in the draft vocabulary
@@ -94,9 +98,10 @@ class Batch:
         return self.own.ids
 
     def to(self, device: torch.device) -> Batch:
-        """Returns the batch on another device."""
-        moved = {name: getattr(self, name).to(device) for name in ("own", "values", "indices", "known", "whole")}
-        return replace(self, states={tap: state.to(device) for tap, state in self.states.items()}, **moved)
+        """Returns the batch on another device, in the types to compute with: half the bytes travel."""
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in ("own", "known", "whole")}
+        moved |= {"values": self.values.to(device).float(), "indices": self.indices.to(device).long()}
+        return replace(self, states={tap: state.to(device).float() for tap, state in self.states.items()}, **moved)
 
     def ahead(self, offset: int) -> Targets:
         """Returns the targets `offset` tokens after each row: the token, and the distribution it was drawn from.
@@ -134,29 +139,28 @@ class Dataset:
         self._teacher: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.train: list[Item] = []
         self.held_out: list[Item] = []
-        for item in _items(self._shards):
+        for item in _items(self._shards, self._rows):
             if held_out(item.record, share):
                 self.held_out.append(item)
             elif data_share >= 1.0 or held_out(item.record, share + (1.0 - share) * data_share):
                 self.train.append(item)
 
     def teach(self, rows: Tensor) -> None:
-        """Computes (or reads back) the target's top distribution for every shard; `rows` are the target's draft rows `[draft vocab, d]`."""
+        """Computes (or reads back) the target's top distribution for every shard, on the device of the target's draft rows `[draft vocab, d]`."""
         key = hashlib.sha256(self.vocabulary.numpy().tobytes()).hexdigest()[:8]
         for place, (capture, n) in enumerate(self._shards):
             stem = capture.folder / f"{n:04d}-teacher-{key}"
             if not stem.with_suffix(".npz").exists():
                 _write_teacher(stem, capture.rows(n, max(capture.taps)), capture.records(n), rows)
-            found = np.load(stem.with_suffix(".npz"))
-            self._teacher[place] = (found["values"], found["indices"])
+            self._teacher[place] = _read_teacher(stem.with_suffix(".npz"))
 
     def batch(self, items: Sequence[Item], part: int = 0, parts: int = 1) -> Batch:
         """Returns the items as one padded batch; of several `parts`, the one number `part`, padded as the whole is."""
         whole, which = Records.of([item.record for item in items]), slice(part, None, parts)
         longest, mine = whole.ids.shape[1], items[which]
-        states = {tap: self._gather(mine, longest, [self._rows[i.shard, tap] for i in mine], self._width).float() for tap in self.taps}
-        values = self._gather(mine, longest, [self._teacher[i.shard][0] for i in mine], TOP).float()
-        indices = self._gather(mine, longest, [self._teacher[i.shard][1] for i in mine], TOP).long()
+        states = {tap: self._gather(mine, longest, [self._rows[i.shard, tap] for i in mine], self._width) for tap in self.taps}
+        values = self._gather(mine, longest, [self._teacher[i.shard][0] for i in mine], TOP)
+        indices = self._gather(mine, longest, [self._teacher[i.shard][1] for i in mine], TOP)
         return Batch(whole.part(which), states, values, indices, self.known, whole, which)
 
     @staticmethod
@@ -187,12 +191,23 @@ def shuffled_batches(items: Sequence[Item], seed: int, tokens: int) -> list[list
     return groups
 
 
-def _items(shards: Sequence[tuple[Capture, int]]) -> Iterator[Item]:
+def _items(shards: Sequence[tuple[Capture, int]], rows: Mapping[tuple[int, int], np.ndarray]) -> Iterator[Item]:
     for place, (capture, n) in enumerate(shards):
         row = 0
         for record in capture.records(n):
             yield Item(record, place, row)
             row += len(record.ids)
+        for (at, tap), store in rows.items():
+            if at == place and len(store) != row:
+                raise BadFile(f"{capture.folder}: shard {n} has {row} tokens but {len(store)} rows of tap {tap}. Delete {n:04d}.json and capture again.")
+
+
+def _read_teacher(file: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with np.load(file) as found:
+            return found["values"], found["indices"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
+        raise BadFile(f"{file} is damaged ({str(problem)[:100]}). Delete it; it is made again.") from None
 
 
 def _write_teacher(stem: Path, features: np.ndarray, records: Sequence[Record], rows: Tensor) -> None:
@@ -200,11 +215,11 @@ def _write_teacher(stem: Path, features: np.ndarray, records: Sequence[Record], 
     asked = np.concatenate([np.arange(len(r.ids)) >= r.answer_start - 1 for r in records]).nonzero()[0]
     values = np.zeros((len(features), TOP), np.float16)
     indices = np.zeros((len(features), TOP), np.int32)
-    for part in np.array_split(asked, max(1, len(asked) // 1024)):
-        hidden = torch.from_numpy(features[part].astype(np.float32))
+    for part in np.array_split(asked, max(1, len(asked) // TEACHER_ROWS[rows.device.type == "cuda"])):
+        hidden = torch.from_numpy(features[part]).to(rows.device).float()
         top = (hidden @ rows.T).softmax(-1).topk(TOP)
-        values[part] = (top.values / top.values.sum(-1, keepdim=True)).half().numpy()
-        indices[part] = top.indices.int().numpy()
+        values[part] = (top.values / top.values.sum(-1, keepdim=True)).half().cpu().numpy()
+        indices[part] = top.indices.int().cpu().numpy()
     scratch = stem.with_suffix(".part.npz")
     np.savez(scratch, values=values, indices=indices)
     scratch.replace(stem.with_suffix(".npz"))

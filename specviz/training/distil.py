@@ -31,11 +31,14 @@ class Writing:
     seed: int = 0
 
 
-def distil(target: Any, prompts: Sequence[Path], out: Path, *, own: int = 0, writing: Writing | None = None, say: Say = print) -> list[Path]:
+def distil(
+    target: Any, prompts: Sequence[Path], out: Path, *, own: int = 0, writing: Writing | None = None, most: int | None = None, say: Say = print
+) -> list[Path]:
     """Lets `target` answer the prompts of files and `own` prompts that it writes itself; returns the JSONL shards.
 
     Only prompts that no evaluation uses belong here. A shard that exists is kept, so an interrupted run goes on where it
-    stopped. Records are {ids, answer_start, temperature, prompt_source}, ids as the target wrote them, never re-tokenised.
+    stopped; with `most` it stops after so many shards. Records are {ids, answer_start, temperature, prompt_source}, ids as the
+    target wrote them, never re-tokenised.
     Raises BadInput when there is nothing to answer or the target has no chat template.
     """
     writing = writing or Writing()
@@ -47,7 +50,7 @@ def distil(target: Any, prompts: Sequence[Path], out: Path, *, own: int = 0, wri
     random.Random(writing.seed).shuffle(given)
     out.mkdir(parents=True, exist_ok=True)
     shards = []
-    for number in range(-(-len(given) // writing.per_shard)):
+    for number in range(-(-len(given) // writing.per_shard))[:most]:
         path = out / f"{number:04d}.jsonl"
         if not path.exists():
             records = _shard(target, given[number * writing.per_shard : (number + 1) * writing.per_shard], writing, number)

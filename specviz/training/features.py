@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from specviz.errors import BadFile, Missing
+from specviz.checks import is_count
+from specviz.errors import BadFile, BadInput, Missing
 from specviz.packed import pack_linears
 from specviz.say import Say
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate
 from specviz.taps import tapped
 from specviz.target import pick_device
-from specviz.training.data import Record, hash_records, read_records
+from specviz.training.data import Record, check_tokens, hash_records, read_records, to_record
 
+MOST_SHARDS = 10_000  # shards are named by four digits
 LIMIT = 65504.0  # largest fp16 number; the residual stream of the first token can exceed it
 
 
@@ -40,11 +42,28 @@ class Capture:
 
     def records(self, shard: int) -> list[Record]:
         """Returns the records of a shard, in the order of its rows."""
-        return [Record(**raw | {"ids": tuple(raw["ids"])}) for raw in json.loads((self.folder / f"{shard:04d}.json").read_text())]
+        file = self.folder / f"{shard:04d}.json"
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(found, list):
+                raise ValueError(f"it holds a {type(found).__name__}, expected a list of records")
+        except (OSError, ValueError, RecursionError) as problem:
+            raise BadFile(f"{file} is damaged ({str(problem)[:100]}). Delete it and capture again; the other shards are kept.") from None
+        return [to_record(raw, f"{file}, record {number}") for number, raw in enumerate(found, 1)]
 
     def rows(self, shard: int, tap: int) -> np.ndarray:
         """Returns a read-only memory map `[tokens of the shard, width]` fp16; records follow each other without padding."""
-        rows: np.ndarray = np.load(self.folder / f"{shard:04d}-tap{tap}.npy", mmap_mode="r")
+        if tap not in self.taps:
+            raise BadInput(f"The features in {self.folder} lack tap {tap}; they have {list(self.taps)}. Capture again with the taps that this head reads.")
+        file, marker = self.folder / f"{shard:04d}-tap{tap}.npy", f"{shard:04d}.json"
+        try:
+            rows: np.ndarray = np.load(file, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as problem:
+            raise BadFile(f"{file} is missing or damaged ({str(problem)[:100]}). Delete {marker} beside it and capture again.") from None
+        if rows.ndim != 2 or rows.shape[1] != self.width or rows.dtype != np.float16:
+            raise BadFile(
+                f"{file} holds {rows.dtype} of shape {list(rows.shape)}, expected rows of {self.width} in float16. Delete {marker} and capture again."
+            )
         return rows
 
 
@@ -59,11 +78,21 @@ def open_capture(folder: Path) -> Capture:
     if not meta.exists():
         raise Missing(f"No captured features in {folder}. Run the capture step first.")
     try:
-        raw = json.loads(meta.read_text())
-        fingerprint = Fingerprint.from_json(raw["fingerprint"])
-        return Capture(folder, fingerprint, raw["data"], tuple(raw["taps"]), raw["width"], raw["shards"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadFile(f"{meta} is damaged ({error}). Delete the folder and capture again.") from error
+        raw = json.loads(meta.read_text(encoding="utf-8"))
+        found = Capture(folder, Fingerprint.from_json(raw["fingerprint"]), raw["data"], tuple(raw["taps"]), raw["width"], raw["shards"])
+        fit = found.taps and all(map(is_count, (*found.taps, found.width, found.shards))) and found.shards <= MOST_SHARDS and isinstance(found.data, str)
+        if not fit or not isinstance(found.fingerprint.weights, str):
+            raise ValueError("data, taps, width, shards or fingerprint is not what a capture writes there")
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise BadFile(f"{meta} is damaged ({str(error)[:100]}). Delete the folder and capture again.") from error
+    return found
+
+
+def check_origin(found: Capture, target: Path) -> None:
+    """Raises BadInput for features of other weights than those in the folder `target`."""
+    weights = hash_folder(target)
+    if weights != found.fingerprint.weights:
+        raise BadInput(f"The features in {found.folder} were captured from {found.fingerprint.weights}, but {str(target)!r} is {weights}. Capture again.")
 
 
 def capture(
@@ -83,16 +112,18 @@ def capture(
     model; only its decoder is called, as no logits are needed.
     """
     records = read_records(data)
+    if not 1 <= shards <= min(len(records), MOST_SHARDS):
+        raise BadInput(f"{len(records)} records cannot fill {shards} shards. Expected 1 to {min(len(records), MOST_SHARDS)}.")
     random.Random(seed).shuffle(records)  # every shard is a fair sample, so training can start on the first ones
-    found = _begin(records, out, locate(target), taps, shards)
+    found = _begin(records, out, locate(target), taps, shards)  # a folder that was begun with another number of shards keeps it
     tokens = sum(len(r.ids) for r in records)
     say(f"{tokens} tokens x {len(found.taps)} taps x {found.width} x 2 bytes = {tokens * len(found.taps) * found.width * 2 / 1e9:.2f} GB in {found.folder}")
-    missing = [n for n in range(shards) if n not in found.done()]
+    missing = sorted(set(range(found.shards)) - set(found.done()))
     if missing:
         decoder = _load_decoder(locate(target))
         for n in missing:
-            _capture_shard(decoder, found, n, records[n::shards], tokens_per_batch)
-            say(f"shard {n + 1} of {shards} done")
+            _capture_shard(decoder, found, n, records[n :: found.shards], tokens_per_batch)
+            say(f"shard {n + 1} of {found.shards} done")
     return found
 
 
@@ -108,6 +139,7 @@ def _begin(records: list[Record], out: Path, target: str, taps: Sequence[int] | 
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(target)
+    check_tokens(records, config.get_text_config(decoder=True).vocab_size)
     fingerprint = Fingerprint(weights=hash_folder(Path(target)) or "unknown")
     data = hash_records(records)
     folder = out / f"{fingerprint.weights}-{data}"

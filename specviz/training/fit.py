@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from specviz.drafters.head_file import HeadConfig, save_head
+from specviz.drafters.head_file import HeadCheckpoint, HeadConfig, fill, hash_weights, load_head, save_head
 from specviz.errors import BadInput
 from specviz.say import Say, silent
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate, models_dir
-from specviz.training.data import Record, draft_vocabulary
+from specviz.training.data import Record, check_tokens, draft_vocabulary
 from specviz.training.dataset import Dataset
 from specviz.training.features import Capture, open_capture
 from specviz.training.loop import Loop, Plan
@@ -46,11 +46,13 @@ def fit(
     run: Path | None = None,
     plan: Plan | None = None,
     knobs: Mapping[str, Any] | None = None,
+    start: Path | None = None,
     say: Say = print,
 ) -> Fitted:
     """Trains the head of `method` on captured features (one folder or several) and saves it to `out` (default: below the target in models/).
 
-    `run` keeps the log and the state that an interrupted fit resumes from. Raises BadInput for an unknown method.
+    `run` keeps the log and the state that an interrupted fit resumes from; `start` is a head of the same sizes to begin from,
+    whose draft vocabulary is kept. Raises BadInput for an unknown method.
     """
     plan = plan or Plan()
     folder = Path(locate(target))
@@ -61,9 +63,12 @@ def fit(
             raise BadInput(f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {target!r} is {weights}. Capture again.")
     workers = Workers(plan.precision)
     say = say if workers.first else silent
-    frozen = freeze(folder, captures, plan.draft_vocab)
+    earlier = None if start is None else load_head(start, method)
+    frozen = freeze(folder, captures, plan.draft_vocab, None if earlier is None else earlier.vocabulary)
     torch.manual_seed(plan.seed)
     lesson = _lesson(method, frozen, knobs or {})
+    if earlier is not None:
+        _begin_from(earlier, lesson)
     dataset = Dataset(captures, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out, plan.data_share)
     answer_tokens = sum(len(item.record.answer) for item in dataset.train)
     say(f"{len(dataset.train)} records to train on, {len(dataset.held_out)} held out; {_count(lesson)} weights")
@@ -73,7 +78,7 @@ def fit(
             f"Give more data, or another held_out (it is {plan.held_out})."
         )
     with workers.first_alone():
-        dataset.teach(frozen.rows)
+        dataset.teach(frozen.rows.to(workers.device))
     loop = Loop(lesson, dataset, plan, run or Path("runs/fit") / method, workers=workers, say=say)
     seconds = loop.run()
     hits = loop.measure()
@@ -81,25 +86,28 @@ def fit(
     training = (
         asdict(plan)
         | dict(knobs or {})
+        | ({} if earlier is None else {"start": hash_weights(earlier.folder)})
+        | {"epochs": round(loop.step / loop.total * plan.epochs, 2) if plan.within else plan.epochs}
         | {"data": "+".join(capture.data for capture in captures), "seconds": round(seconds), "steps": loop.step, "answer_tokens": answer_tokens}
     )
     training |= {"held_out_acceptance": [round(a, 4) for a in hits.conditional()]}
     fitted = Fitted(out, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
     if workers.first:
         save_head(out, HeadConfig(method, lesson.sizes(), Fingerprint(weights or "unknown"), training), lesson.module, dataset.vocabulary)
-        result = asdict(fitted) | {"folder": str(out), "method": method, "answer_tokens": answer_tokens, "data_share": plan.data_share}
+        result = asdict(fitted) | {"folder": str(out), "method": method, "epochs": training["epochs"], "answer_tokens": answer_tokens, "data_share": plan.data_share}
         (loop.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     say(f"saved {out}; held-out acceptance per depth {training['held_out_acceptance']}, chain tau {hits.chain_tau():.3f}")
     return fitted
 
 
-def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int) -> Frozen:
-    """Reads what training needs of the target, in fp32; the draft vocabulary is counted over the captured records."""
+def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int, vocabulary: torch.Tensor | None = None) -> Frozen:
+    """Reads what training needs of the target, in fp32; a draft vocabulary that is not given is counted over the captured records."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).requires_grad_(False)
-    records = [record for capture in captures for n in capture.done() for record in capture.records(n)]
-    vocabulary = draft_ids(records, model.config, draft_vocab)
+    if vocabulary is None:
+        records = [record for capture in captures for n in capture.done() for record in capture.records(n)]
+        vocabulary = draft_ids(records, model.config, draft_vocab)
     rows = model.get_output_embeddings().weight[vocabulary].clone()
     norm = getattr(getattr(model.get_decoder(), "norm", None), "weight", torch.ones(rows.shape[1]))
     return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary, norm.detach().clone())
@@ -107,6 +115,7 @@ def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int) -> Froze
 
 def draft_ids(records: Sequence[Record], config: Any, size: int) -> torch.Tensor:
     """Returns the token ids `[size]` of the draft vocabulary of these records, the target's end tokens always among them."""
+    check_tokens(records, config.get_text_config(decoder=True).vocab_size)
     ends = config.eos_token_id
     return torch.tensor(draft_vocabulary(records, size, ends if isinstance(ends, list) else [ends]))
 
@@ -117,6 +126,15 @@ def _lesson(method: str, frozen: Frozen, knobs: Mapping[str, Any]) -> Lesson:
         raise BadInput(f"No training for {method!r}; expected the name of a file in specviz/training/methods.")
     lesson: Lesson = importlib.import_module(name).lesson(frozen, **knobs)
     return lesson
+
+
+def _begin_from(earlier: HeadCheckpoint, lesson: Lesson) -> None:
+    """Puts an earlier head's weights into the lesson's module; raises BadInput naming the first size that differs."""
+    made, held = json.loads(json.dumps(lesson.sizes())), earlier.config.sizes
+    for name in made:
+        if held.get(name) != made[name]:
+            raise BadInput(f"The head in {earlier.folder} has {name}={held.get(name)!r}, this fit makes {made[name]!r}. Start from a head of the same sizes.")
+    fill(lesson.module, earlier).train().requires_grad_(True)
 
 
 def _count(lesson: Lesson) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from rich.progress import Progress
 
 from specviz.errors import BadInput
 from specviz.say import Say
-from specviz.training.dataset import Dataset, Item, shuffled_batches
+from specviz.training.dataset import Batch, Dataset, shuffled_batches
 from specviz.training.methods.base import Hits, Lesson
 from specviz.training.state import load_state, save_state
 from specviz.training.workers import Workers
@@ -44,6 +45,7 @@ class Plan:
     measure_every: int = 500  # steps
     save_every: int = 500  # steps
     stop_after: int | None = None  # steps; a test or a short trial ends early
+    within: float | None = None  # seconds; the rate then falls with the clock, and the fit ends with it if not before
 
     def __post_init__(self) -> None:
         """Refuses what would end in an untrained head or far into the work. Raises BadInput naming the value."""
@@ -55,6 +57,13 @@ class Plan:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise BadInput(f"{name}={value!r} is not possible in a plan: expected a number from {low} to {high}.")
+        if self.within is not None and (isinstance(self.within, bool) or not isinstance(self.within, int | float) or not self.within > 0):
+            raise BadInput(f"within={self.within!r} is not possible in a plan: expected a number of seconds above 0, or nothing.")
+        if self.stop_after is not None and (isinstance(self.stop_after, bool) or not isinstance(self.stop_after, int) or self.stop_after < 1):
+            raise BadInput(f"stop_after={self.stop_after!r} is not possible in a plan: expected a whole number of steps from 1, or nothing.")
+        betas = self.betas if isinstance(self.betas, list | tuple) else ()
+        if len(betas) != 2 or not all(isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1 for beta in betas):
+            raise BadInput(f"betas={self.betas!r} is not possible in a plan: expected two numbers from 0 and below 1, such as [0.9, 0.95].")
         if self.precision not in ("bf16", "fp32"):
             raise BadInput(f"precision={self.precision!r} is not possible in a plan: expected bf16 or fp32.")
 
@@ -67,6 +76,8 @@ class Loop:
         self.step = 0
         self.batches = [b for epoch in range(plan.epochs) for b in dataset.epoch(plan.seed + epoch, plan.tokens)]
         self.total = len(self.batches)
+        if plan.within is not None and workers.count > 1:
+            raise BadInput("within is for one process: several would not end at the same step. Give a number of epochs instead.")
         lesson.module.to(workers.device)
         lesson.frozen.place(workers.device, plan.precision)
         self.optimizer = torch.optim.AdamW(lesson.module.parameters(), plan.rate, betas=plan.betas, weight_decay=plan.weight_decay)
@@ -77,23 +88,36 @@ class Loop:
         earlier, started = self._resume(), time.monotonic()
         last = min(self.total, self.plan.stop_after or self.total)
         console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal or not self.workers.first) as bar:
+        bar = Progress(console=console, transient=True, disable=not console.is_terminal or not self.workers.first)
+        with bar, ThreadPoolExecutor(1) as reader:
             task = bar.add_task(f"fit {self.lesson.method}", total=last, completed=self.step)
-            while self.step < last:
-                parts = self._one_step(self.batches[self.step])
+            for cut in self._cuts(reader, last):
+                spent = earlier + time.monotonic() - started
+                if self.plan.within is not None and spent >= self.plan.within:
+                    break
+                parts = self._one_step(cut.result().to(self.workers.device), spent)
                 bar.update(task, completed=self.step, description=f"fit {self.lesson.method}, loss {parts['loss']:.3f}")
                 self._report(parts, earlier + time.monotonic() - started, last)
         self._save(earlier + time.monotonic() - started)
         return earlier + time.monotonic() - started
 
-    def _one_step(self, items: list[Item]) -> dict[str, float]:
-        rate = self.plan.rate * _share(self.step, self.plan.warm_up, self.total)
+    def _cuts(self, reader: ThreadPoolExecutor, last: int) -> Iterator[Future[Batch]]:
+        """Yields the batches up to step `last`, each read while the one before it is learned from."""
+        ahead: Future[Batch] | None = None
+        for step in range(self.step, last):
+            now = ahead or reader.submit(self.workers.cut, self.dataset, self.batches[step])
+            ahead = reader.submit(self.workers.cut, self.dataset, self.batches[step + 1]) if step + 1 < last else None
+            yield now
+
+    def _one_step(self, batch: Batch, spent: float) -> dict[str, float]:
+        done = max(self.step - self.plan.warm_up, 0) / max(1, self.total - self.plan.warm_up)
+        rate = self.plan.rate * _share(self.step, self.plan.warm_up, max(done, spent / (self.plan.within or math.inf)))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         chance = torch.Generator().manual_seed(self.plan.seed * 1_000_003 + self.step)
         self.lesson.module.train()
         with self.workers.autocast():
-            parts = self.lesson.loss(self.workers.batch(self.dataset, items), chance)
+            parts = self.lesson.loss(batch, chance)
         self.workers.backward(parts["loss"], self.lesson.module)
         torch.nn.utils.clip_grad_norm_(self.lesson.module.parameters(), self.plan.clip)
         self.optimizer.step()
@@ -140,8 +164,8 @@ class Loop:
         return float(found["seconds"])
 
 
-def _share(step: int, warm_up: int, total: int) -> float:
-    """Linear warm-up, then a cosine to zero."""
+def _share(step: int, warm_up: int, done: float) -> float:
+    """Linear warm-up, then a cosine to zero; `done` is the share of the fit that is over."""
     if step < warm_up:
         return (step + 1) / warm_up
-    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
+    return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))

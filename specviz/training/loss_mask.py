@@ -23,6 +23,8 @@ def first_batch(records: Sequence[Record], config: Any, plan: Plan) -> MaskedBat
 
     Raises BadInput when the plan holds every record out.
     """
+    if not records:
+        raise BadInput("There are no records to take a batch from: the features hold no finished shard. Run `features` to its end first.")
     train = [Item(record, 0, 0) for record in records if not held_out(record, plan.held_out)]
     if not train:
         raise BadInput(f"All {len(records)} records are held out by held_out={plan.held_out:g}, so there is no batch to show. Give more data.")

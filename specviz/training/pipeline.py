@@ -25,6 +25,7 @@ from specviz.training.distil import Writing, distil
 from specviz.training.features import Capture, capture, default_taps
 from specviz.training.fit import Plan, fit
 from specviz.training.fixed_text import OTHER, FixedText, Question, fixed_text, read_questions
+from specviz.training.method_knobs import check_knobs
 from specviz.training.probe import forward_speed, in_words, writing_seconds
 from specviz.training.report import Measures, head_report
 
@@ -83,6 +84,12 @@ def train_all(order: Order, load: Callable[[], Target], say: Say = print) -> lis
     Raises BadInput for wrong methods or too few prompts, Missing or BadFile for files that cannot be used.
     """
     check_methods((*order.methods, *order.knobs))
+    for method, knobs in order.knobs.items():
+        check_knobs(method, knobs)
+    if order.own < 0:
+        raise BadInput(f"own={order.own} prompts cannot be written. Expected a whole number from 0.")
+    if order.report_prompts is not None:
+        read_prompts(order.report_prompts)  # a file that is not there is said before the training, not after it
     weights = hash_folder(order.folder)
     if weights is None:
         raise Missing(f"{order.folder} holds no safetensors files, so heads could not be tied to it. Save the model with save_pretrained.")

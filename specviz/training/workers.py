@@ -43,9 +43,13 @@ class Workers:
     def wait(self) -> None:
         self._accelerator.wait_for_everyone()
 
+    def cut(self, dataset: Dataset, items: Sequence[Item]) -> Batch:
+        """Returns this process's part of the items, still on the host: a thread may do it while the step before is computed."""
+        return dataset.batch(items, self.number, self.count)
+
     def batch(self, dataset: Dataset, items: Sequence[Item]) -> Batch:
         """Returns this process's part of the items."""
-        return dataset.batch(items, self.number, self.count).to(self.device)
+        return self.cut(dataset, items).to(self.device)
 
     def add(self, numbers: Tensor) -> Tensor:
         """Returns the sum over all processes."""

@@ -1,4 +1,4 @@
-"""Writes many answers at once: a row that ends is refilled at once, so the batch is always full and nothing is padded."""
+"""Writes many answers at once: rows that end are soon refilled, so the batch is nearly always full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import torch
 
 from specviz.evidence import draw_rows
 from specviz.sampling import Uniform
+from specviz.staging import send
 from specviz.tree import TokenTree
+
+REFILL = 8  # rows that ended are refilled together once they are one in so many: their prompts share a forward
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class _Row:
     ask: Ask
     answer: list[int] = field(default_factory=list)
 
+    @property
+    def last(self) -> int:
+        """The token that the target has not seen yet: at first the prompt's last one."""
+        return self.answer[-1] if self.answer else self.ask.prompt[-1]
+
 
 def write(target: Any, asks: Sequence[Ask], *, seed: int, batch: int = 64) -> list[list[int]]:
     """Returns the target's answer to each of `asks`, its end token included where it was reached.
@@ -45,27 +53,28 @@ def write(target: Any, asks: Sequence[Ask], *, seed: int, batch: int = 64) -> li
     cache = target.new_cache(size, max(len(ask.prompt) + ask.limit for ask in asks) + 1)
     rows: dict[int, _Row] = {}
     while waiting or rows:
-        for place in range(size):
-            if place not in rows and waiting:
-                rows[place] = _begin(target, cache, place, waiting.pop(), asks, seed)
+        free = [place for place in range(size) if place not in rows]
+        if waiting and len(free) >= min(max(1, size // REFILL), len(waiting)):
+            begun = {place: waiting.pop() for place in free[: len(waiting)]}
+            rows |= {place: _Row(number, asks[number]) for place, number in begun.items()}
+            _begin(target, cache, {place: rows[place] for place in begun})
+        _advance(target, cache, rows, seed)
         for place in [p for p, row in rows.items() if _ended(row, target.eos)]:
             row = rows.pop(place)
             answers[row.number] = row.answer
-        if rows:
-            _advance(target, cache, rows, seed)
     return answers
 
 
-def _begin(target: Any, cache: Any, place: int, number: int, asks: Sequence[Ask], seed: int) -> _Row:
-    row = _Row(number, asks[number])
-    cache.rollback(place, 0)
-    row.answer += _draw(target.prefill(row.ask.prompt, cache, place).logits[:, 0], [row], seed)
-    return row
+def _begin(target: Any, cache: Any, rows: dict[int, _Row]) -> None:
+    """Runs the prompts up to their last token, which the row's first step takes."""
+    for place in rows:
+        cache.rollback(place, 0)
+    target.prefill_rows([row.ask.prompt[:-1] for row in rows.values()], cache, list(rows))
 
 
 def _advance(target: Any, cache: Any, rows: dict[int, _Row], seed: int) -> None:
     places = sorted(rows)
-    logits = target.forward([TokenTree((rows[place].answer[-1],), (-1,)) for place in places], cache, places).logits[:, 0]
+    logits = target.forward([TokenTree((rows[place].last,), (-1,)) for place in places], cache, places).logits[:, 0]
     for place, token in zip(places, _draw(logits, [rows[place] for place in places], seed), strict=True):
         cache.commit(place, (0,))
         rows[place].answer.append(token)
@@ -77,13 +86,13 @@ def _ended(row: _Row, ends: frozenset[int]) -> bool:
 
 def _draw(logits: torch.Tensor, rows: Sequence[_Row], seed: int) -> list[int]:
     """Returns the next token of every row from logits `[rows, vocab]`: the argmax, or by inverse CDF at its temperature."""
-    tokens: list[int] = logits.argmax(-1).tolist()
+    best = logits.argmax(-1)
     warm = [i for i, row in enumerate(rows) if row.ask.temperature > 0]
     if warm:
         uniform = Uniform(seed)
-        heat = torch.tensor([[rows[i].ask.temperature] for i in warm], device=logits.device)
-        uniforms = torch.tensor([uniform(len(rows[i].answer), "write", rows[i].number) for i in warm], dtype=torch.float64, device=logits.device)
-        drawn = draw_rows((logits[warm].float() / heat).softmax(-1).double(), uniforms)
-        for i, token in zip(warm, drawn.tolist(), strict=True):
-            tokens[i] = token
+        heat = send([[rows[i].ask.temperature] for i in warm], logits.device, torch.float32)
+        uniforms = send([uniform(len(rows[i].answer), "write", rows[i].number) for i in warm], logits.device, torch.float64)
+        drawn = draw_rows((logits.index_select(0, send(warm, logits.device)).float() / heat).softmax(-1).double(), uniforms)
+        best[send(warm, logits.device)] = drawn
+    tokens: list[int] = best.tolist()
     return tokens

@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from checkpoints import makers
 
-from specviz.checkpoints.base import METHODS
 from specviz.drafters._eagle3_module import Eagle3Sizes
 from specviz.drafters._hydra_module import HydraSizes
 from specviz.drafters._layer import LayerSizes
 from specviz.drafters.eagle_module import EagleSizes
 from specviz.drafters.head_file import HeadConfig, save_head
+from specviz.drafters.head_sizes import METHODS
 from specviz.drafters.medusa_module import MedusaSizes
 from specviz.sources import Fingerprint
 

@@ -15,10 +15,11 @@ from transformers import LlamaConfig
 
 from specviz.checkpoints._files import open_files
 from specviz.checkpoints._sidecar import NAME
-from specviz.checkpoints.base import METHODS, build
+from specviz.checkpoints.base import build
 from specviz.checkpoints.conversion import convert, load
 from specviz.checkpoints.doctor import detect, inspect
 from specviz.drafters.head_file import HeadConfig, save_head
+from specviz.drafters.head_sizes import METHODS
 from specviz.errors import BadFile, BadInput
 from specviz.sources import Fingerprint
 from specviz.target import Target

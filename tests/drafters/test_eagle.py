@@ -145,3 +145,22 @@ def test_the_target_s_rotary_scaling_is_taken_over_where_a_layer_can_have_it(tin
     assert sizes.rope_theta == 5000.0
     assert sizes.rope_scaling == ({"rope_type": kind} | scaling if kept else None)
     EagleLayer(sizes)
+
+
+def test_positions_turn_by_exact_angles_in_every_dtype(layer):
+    """Frequencies rounded to bfloat16 would turn position 1000 by another angle altogether."""
+    exact, positions = layer.frequencies.clone(), torch.arange(0, 2000, 97)
+    expected = layer.turn(positions, torch.float32)
+    rounded = copy.deepcopy(layer).to(torch.bfloat16)
+    assert torch.equal(rounded.frequencies, exact)
+    found = rounded.turn(positions, torch.float32)
+    assert torch.equal(found.cos, expected.cos)
+    assert torch.equal(found.sin, expected.sin)
+
+
+def test_both_rotations_are_one(layer):
+    x = torch.randn(1, 5, layer.sizes.hidden)
+    turn = layer.turn(torch.arange(3, 8), torch.float32)
+    one, other = layer.turned(x, turn), layer.turned(x, turn.widen())
+    torch.testing.assert_close(one.query, other.query)
+    torch.testing.assert_close(one.key, other.key)

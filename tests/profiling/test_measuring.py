@@ -65,6 +65,17 @@ def test_a_rotation_gives_every_budget_its_turn(tiny_target: Target, random_head
     assert not isinstance(drafter.shape, Rotation)  # the drafter that was given stays as it was
 
 
+def test_a_rotation_of_drafts_by_replay(tiny_target: Target, random_heads: Heads) -> None:
+    """Where drafting is replayed, that is what is measured, for every budget."""
+    target = Target(tiny_target.model, tiny_target.tokenizer, tiny_target.name, tiny_target.fingerprint)
+    target.use_graphs()
+    drafter = loaded(target, random_heads("eagle"))
+    drafter.grow = lambda *given: pytest.fail("a tree was grown step by step")  # type: ignore[method-assign,attr-defined]
+    found = drafter_costs(target, drafter, (4, 8), repeats=2)
+    assert {nodes: one.nodes for nodes, one in found.rounds.items()} == {1: 1.0, 4: 4.0, 8: 8.0}
+    assert (found.rounds[8].steps, found.rounds[8].drafted) == (3.0, 9.0)  # every step in full width: the root, 4 and 4
+
+
 def test_a_drafter_without_a_budget_has_one_entry(tiny_target: Target) -> None:
     found = drafter_costs(tiny_target, build_drafter(tiny_target, parse_spec("prompt_lookup")), (4, 8), repeats=2)
     assert (set(found.rounds), found.checkpoint, found.step_ms) == ({0}, None, None)

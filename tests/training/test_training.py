@@ -22,6 +22,7 @@ from specviz.training.distil import Writing, distil
 from specviz.training.features import capture, open_capture
 from specviz.training.fit import Plan, fit
 from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.writer import Ask, write
 
 QUIET = {"say": lambda text: None}
 PLAN = Plan(epochs=2, tokens=96, draft_vocab=64, precision="fp32", warm_up=2, measure_every=100, save_every=100, held_out=0.2)
@@ -152,6 +153,45 @@ def test_training_learns(features, tiny_folder, tmp_path):
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
+def test_a_fit_ends_with_its_clock(features, tiny_folder, tmp_path, monkeypatch):
+    clock = iter(range(10_000))  # every look at the clock is a second later
+    monkeypatch.setattr("specviz.training.loop.time.monotonic", lambda: float(next(clock)))
+    plan = replace(PLAN, epochs=50, within=20.0)
+    fitted = fit("medusa", features.folder, target=str(tiny_folder), out=tmp_path / "head", run=tmp_path / "run", plan=plan, **QUIET)
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert 5 <= fitted.steps == len(log) < 20
+    assert log[-1]["rate"] < 0.2 * plan.rate < max(one["rate"] for one in log), "the rate falls with the clock"
+    training = load_head(tmp_path / "head", "medusa").config.training
+    assert 0 < training["epochs"] < 50, "what was really gone through"
+
+
+def test_a_fit_begins_from_an_earlier_head(features, tiny_folder, tmp_path):
+    def made(name, plan, **more):
+        return fit("eagle", features.folder, target=str(tiny_folder), out=tmp_path / name, run=tmp_path / f"{name}-run", plan=plan, **more, **QUIET)
+
+    made("first", PLAN)
+    begun = replace(PLAN, draft_vocab=32, rate=1e-9, epochs=1, stop_after=1)  # a step that changes nothing
+    second = load_head(made("second", begun, start=tmp_path / "first").folder, "eagle")
+    first = load_head(tmp_path / "first", "eagle")
+    assert torch.equal(first.vocabulary, second.vocabulary)
+    assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+    assert "start" in second.config.training
+    assert "start" not in first.config.training
+    fit("medusa", features.folder, target=str(tiny_folder), out=tmp_path / "four", run=tmp_path / "r4", plan=begun, **QUIET)
+    with pytest.raises(BadInput, match="heads=4, this fit makes 2"):
+        fit(
+            "medusa",
+            features.folder,
+            target=str(tiny_folder),
+            out=tmp_path / "two",
+            run=tmp_path / "r2",
+            plan=begun,
+            knobs={"heads": 2},
+            start=tmp_path / "four",
+            **QUIET,
+        )
+
+
 def test_wrong_input_is_named(features, tiny_folder, tmp_path, data):
     with pytest.raises(BadInput, match="No training for 'nothing'"):
         fit("nothing", features.folder, target=str(tiny_folder), plan=PLAN, **QUIET)
@@ -162,6 +202,15 @@ def test_wrong_input_is_named(features, tiny_folder, tmp_path, data):
         read_records([tmp_path / "bad.jsonl"])
     with pytest.raises(Missing, match="No training data"):
         read_records([tmp_path / "none.jsonl"])
+
+
+def test_rows_filled_together_are_answered_as_alone(tiny_target, text_ids):
+    asks = [Ask(text_ids(3 + 5 * (n % 4) + n, seed=n), float(n % 2), 6) for n in range(12)] + [Ask(text_ids(1, seed=50), 0.0, 4)]
+    together, alone = (write(tiny_target, asks, seed=3, batch=batch) for batch in (9, 1))
+    assert together == alone
+    cache = tiny_target.new_cache(1, 64)
+    state = tiny_target.prefill(asks[4].prompt, cache).logits[0, -1]
+    assert together[4][0] == int(state.argmax()), "the first token follows the whole prompt"
 
 
 def test_distil_is_repeatable_and_goes_on(tiny_target, tmp_path):

@@ -30,7 +30,8 @@ def learning(report: HeadReport, others: Sequence[HeadReport] = ()) -> go.Figure
             name=name,
             line=line,
             marker={"size": 7},
-            hovertemplate="%{x:,} answer tokens: τ %{y:.3f}",
+            customdata=[f", gone through {point.epochs:g} times" if point.epochs else "" for point in points],
+            hovertemplate="%{x:,} answer tokens%{customdata}: τ %{y:.3f}",
         )
     drawn.update_xaxes(rangemode="tozero", tickformat="~s")
     drawn.update_yaxes(rangemode="normal")

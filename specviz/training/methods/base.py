@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from specviz.training.dataset import Batch
-from specviz.training.soft_loss import soft_cross_entropy
+from specviz.training.soft_loss import rows_at_once, soft_cross_entropy
 
 
 @dataclass  # not frozen itself: `place` moves it once, before training
@@ -100,5 +100,5 @@ def count_hits(guesses: list[Tensor], batch: Batch) -> Hits:
 
 def top_tokens(hidden: Tensor, frozen: Frozen) -> Tensor:
     """Returns the most likely draft-vocabulary token of each row, for predicted states `[B, T, hidden]`."""
-    guesses = [(part.to(frozen.rows.dtype) @ frozen.rows.T).argmax(-1) for part in hidden.flatten(0, 1).split(256)]
+    guesses = [(part.to(frozen.rows.dtype) @ frozen.rows.T).argmax(-1) for part in hidden.flatten(0, 1).split(rows_at_once(hidden.device))]
     return frozen.vocabulary[torch.cat(guesses)].view(hidden.shape[:2])
