@@ -5,7 +5,8 @@ handler  the live page's own handler, drained in this thread: what the page adds
 client   the same handler over HTTP: a client joins the queue and reads the stream to its end, as a browser does
 
 Compared are the decoding phases (draft, verify, accept, commit) and the wall time from the first event to the last.
-The page pauses after each round on purpose, so the wall time of the last two is longer; decoding time must not be.
+The page draws some times a second and pauses after each picture on purpose, so the wall time of the last two is longer; decoding time must
+not be. `rounds` and `messages` of a run tell how many of its rounds were drawn.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def measure(app: App, prompt: str, tokens: int, repeats: int) -> dict[str, Any]:
             for mode in MODES[repeat % 3 :] + MODES[: repeat % 3]:
                 runs[mode].append(one_run(engine, page, mode, address))
     finally:
-        demo.close()
+        demo.close(verbose=False)  # what it says would spoil the JSON
     return {"prompt": prompt, "tokens": tokens, "repeats": repeats, "spec": str(engine.ask.spec), "runs": runs, **ratios(runs)}
 
 

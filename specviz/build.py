@@ -125,7 +125,7 @@ def shaped(made: Drafter, spec: Spec, *, temperature: float = 0.0, say: Say = si
             return _plain(made.target, spec, budget)
         shape = replace(shape, values={**shape.values, "nodes": budget.nodes})
     ready: Any = copy.copy(made)  # safe: a drafter keeps nothing of a run
-    ready.shape = _fitted(shape)
+    ready.shape = _fitted(shape, made.wide)
     ready.spec = {**made.spec, "shape": ready.shape.to_json(), **({"budget": budget.to_json()} if budget else {})}
     drafter: Drafter = ready
     return drafter
@@ -143,12 +143,12 @@ def auto_knobs(made: Drafter) -> dict[str, Any] | None:
     return {"nodes": AUTO} if folder is not None and has_report(folder) else None
 
 
-def _fitted(shape: Bound) -> Bound:
+def _fitted(shape: Bound, wide: bool) -> Bound:
     """Returns the shape with depth and width that suit its nodes where they were left to `auto`."""
     left = {name for name, value in shape.values.items() if value == AUTO}
     if not left:
         return shape
-    depth, top_k = fitting(shape.values["nodes"])
+    depth, top_k = fitting(shape.values["nodes"], wide=wide)
     found = {"depth": depth, "top_k": top_k}
     return replace(shape, values={**shape.values, **{name: found[name] for name in left}})
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import torch
 
-from specviz.largest import largest, most_likely, peaks_of
+from specviz.largest import Best, largest, most_likely, own_columns, peaks_of
 from specviz.sampling import Sampling, Uniform, temper, warp
 from specviz.staging import fetch, send
 from specviz.tree import TokenTree
@@ -105,7 +105,7 @@ class Evidence:
         if size == 1:
             return Columns((None,), (None,), (None,), at, wanted, tops)
         rows = [row_of[parent] for parent in self.tree.parents[1:]]
-        own, rank = _own_columns(rows, self.tree.tokens[1:], logits, p, _Best(ids, values, best.values.tolist()))
+        own, rank = own_columns(rows, self.tree.tokens[1:], logits, p, Best(ids, values, best.values.tolist()))
         return Columns((None, *own), (None, *self._warped_column(parents, rows, logits)), (None, *rank), at, wanted, tops)
 
     def _warped_column(self, parents: list[int], rows: list[int], logits: torch.Tensor) -> list[float]:
@@ -119,32 +119,6 @@ class Evidence:
             return (scaled[rows, tokens] - scaled.logsumexp(-1)[rows]).exp().tolist()
         self.warm(parents)
         return torch.stack([self.warped(node) for node in parents])[rows, tokens].tolist()
-
-
-@dataclass(frozen=True)
-class _Best:
-    """The largest logits of some rows as plain numbers, in descending order: tokens, probabilities and logits."""
-
-    ids: list[list[int]]
-    p: list[list[float]]
-    values: list[list[float]]
-
-
-def _own_columns(rows: Sequence[int], tokens: Sequence[int], logits: torch.Tensor, p: torch.Tensor, best: _Best) -> tuple[list[float], list[int]]:
-    """Returns p and rank of each of `tokens` in its row; a whole row is compared only for a token that is not among the best."""
-    own, rank, far = [0.0] * len(tokens), [0] * len(tokens), list[int]()
-    for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
-        if token not in best.ids[row]:
-            far.append(place)
-            continue
-        at = best.ids[row].index(token)
-        own[place], rank[place] = best.p[row][at], best.values[row].index(best.values[row][at])  # only larger ones count, not equal ones
-    if far:
-        row, token = torch.tensor([[rows[place] for place in far], [tokens[place] for place in far]], device=logits.device)
-        larger = logits.index_select(0, row).gt_(logits[row, token][:, None]).sum(-1)
-        for place, value, count in zip(far, p[row, token].tolist(), larger.tolist(), strict=True):
-            own[place], rank[place] = value, int(count)
-    return own, rank
 
 
 def _entropies(p: torch.Tensor, logits: torch.Tensor, log_sum: torch.Tensor) -> list[float]:

@@ -42,6 +42,7 @@ def built(target: Target, head: Path, knobs: str = "", **options: object) -> Dra
 
 
 def test_depth_and_width_follow_the_nodes() -> None:
+    assert [fitting(nodes, wide=True) for nodes in (8, 16, 24, 64)] == [(3, 6), (4, 12), (5, 16), (6, 24)]
     assert [fitting(nodes) for nodes in (2, 8, 9, 16, 17, 32, 33, 128, 256)] == [(3, 4), (3, 4), (4, 6), (4, 6), (5, 8), (5, 8), (6, 10), (6, 10), (6, 10)]
 
 

@@ -62,7 +62,7 @@ def test_a_list_of_specs_is_split_at_the_right_commas():
 def test_build_drafter_records_name_and_knobs(tiny_target):
     made = build_drafter(tiny_target, parse_spec("prompt_lookup:length=4"))
     assert (made.name, made.length, made.ngram) == ("prompt_lookup", 4, 3)
-    assert made.spec == {"knobs": {"ngram": 3, "length": 4}, "shape": None}
+    assert made.spec == {"knobs": {"ngram": 3, "length": 4, "pause": 8}, "shape": None}
     with pytest.raises(BadInput, match=r"ngram='99' is out of range.*1 to 8"):
         build_drafter(tiny_target, parse_spec("prompt_lookup:ngram=99"))
     with pytest.raises(BadInput, match="no tree shape"):

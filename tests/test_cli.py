@@ -63,7 +63,7 @@ def test_a_seed_reproduces_and_another_one_does_not(run: Cli) -> None:
 def test_knobs_reach_drafter_and_rule_in_either_form(run: Cli) -> None:
     by_flag = decoded(run, "--drafter", "prompt_lookup", "--drafter.ngram", "2", "--drafter.length=5", "--rule", "typical", "--rule.epsilon", "0.2")
     by_spec = decoded(run, "--drafter", "prompt_lookup:ngram=2,length=5")
-    assert by_flag["drafter"]["knobs"] == by_spec["drafter"]["knobs"] == {"ngram": 2, "length": 5}
+    assert by_flag["drafter"]["knobs"] == by_spec["drafter"]["knobs"] == {"ngram": 2, "length": 5, "pause": 8}
     assert by_flag["rule"]["knobs"]["epsilon"] == 0.2
     assert by_flag["rule"]["lossless"] is False
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from trees import evidence_of, random_tree
 
 from specviz.evidence import Evidence, Gathered, draw_rows, gather
+from specviz.largest import BLOCK
 from specviz.sampling import Sampling, Uniform, draw, warp
 from specviz.tree import TokenTree
 
@@ -76,6 +78,25 @@ def test_tokens_that_are_ruled_out_spoil_no_number(temperature):
     assert columns.entropy[0] == pytest.approx(-0.25 * math.log(0.25) - 0.75 * math.log(0.75))
     assert columns.target_rank[1:] == (0, 2)
     assert columns.tops[0] == ((1, 0.75), (0, 0.25), (2, 0.0))
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8), Sampling(1.0, top_p=0.9)])
+def test_columns_of_a_large_vocabulary_are_those_of_whole_rows(sampling):
+    """Rows are searched by blocks there, and tokens far from the best are counted."""
+    rng = Random(5)
+    tree = random_tree(rng, 20, 4 * BLOCK)
+    logits = torch.randn(20, 4 * BLOCK, generator=torch.Generator().manual_seed(3)) * 2
+    tree = replace(
+        tree, tokens=(tree.tokens[0], *(int(logits[parent].argmax()) if node % 2 else tree.tokens[node] for node, parent in enumerate(tree.parents) if node))
+    )
+    columns = Evidence(tree, logits, sampling, Uniform(4), 9).columns(also=[19])
+    raw, warped = logits.softmax(-1), warp(logits, sampling)
+    for node in range(1, 20):
+        parent, token = tree.parents[node], tree.tokens[node]
+        assert columns.p[node] == pytest.approx(float(raw[parent, token]), rel=1e-5)
+        assert columns.p_warped[node] == pytest.approx(float(warped[parent, token]), abs=1e-7)
+        assert columns.target_rank[node] == int((logits[parent] > logits[parent, token]).sum())
+        assert [token for token, _ in columns.tops[parent]] == raw[parent].topk(5).indices.tolist()
 
 
 # -- fetched in one go

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "specviz"
 
 # Each layer imports from the layers above it in this list only. A name stands for a module or for a whole package.
 LAYERS = [
-    {"errors", "say", "staging"},
+    {"errors", "largest", "say", "staging"},
     {"hub"},
     {
         "checks",

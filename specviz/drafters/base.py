@@ -66,6 +66,7 @@ class Drafter(ABC):
     default_shape: ClassVar[str | None] = None
     default_knobs: ClassVar[Mapping[str, Any]] = {}  # of the default shape, when nothing about the shape is asked for
     learned: ClassVar[bool] = False
+    wide: ClassVar[bool] = False  # all levels come from one draft step, so that a wide tree costs no more than a narrow one
     taps: tuple[int, ...] = ()
 
     def __init__(self, target: Target) -> None:

@@ -19,6 +19,7 @@ class Medusa(HeadDrafter):
     """Several small heads guess the tokens after next from ONE hidden state, all at once (Medusa)."""
 
     method: ClassVar[str] = "medusa"
+    wide: ClassVar[bool] = True
     module: MedusaHeads
 
     def build(self, sizes: Mapping[str, Any]) -> MedusaHeads:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from specviz.drafters.base import Drafter, Feedback, RowFlow, per_row
 from specviz.registry import Knob
@@ -9,6 +9,38 @@ from specviz.tree import chain
 
 if TYPE_CHECKING:
     from specviz.target import Target
+
+
+SHORT = 3  # copied tokens while drafts bring little: a few nodes cost next to nothing beyond the one that is verified anyway
+PAYS_LONG = 0.5  # accepted tokens per draft from which on a draft is copied in full: about three times what ten more nodes cost on a CPU, in forwards
+PAYS_SHORT = 0.07  # the same for a short one; below it nothing is copied for a while
+MEMORY = 0.1  # weight of the newest draft in the running mean
+
+
+class Thrift:
+    """Decides how much of a copy is worth verifying, from what the drafts of this run brought so far and from nothing else.
+
+    `gain` is a running mean of accepted tokens per draft. Copies are short below PAYS_LONG; below PAYS_SHORT they are left out, first one, then
+    two, four ... up to `most` in a row, with one tried in between. It counts rounds and reads no clock, so a run can be repeated exactly.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.gain, self.left, self.next = most, PAYS_LONG, 0, 1
+
+    def allowed(self, copied: int) -> int:
+        """Returns how many of `copied` tokens to draft now; counts one of a pause's rounds where that is none."""
+        if self.left:
+            self.left -= 1
+            return 0
+        return copied if self.gain >= PAYS_LONG or not self.most else min(copied, SHORT)
+
+    def learn(self, accepted: int) -> None:
+        """Takes what a draft brought into account."""
+        self.gain += MEMORY * (accepted - self.gain)
+        if self.gain >= PAYS_SHORT:
+            self.next = 1
+        else:
+            self.left, self.next = min(self.next, self.most), 2 * self.next
 
 
 class PromptLookup(Drafter):
@@ -19,22 +51,34 @@ class PromptLookup(Drafter):
         target: Target,
         *,
         ngram: Annotated[int, Knob("Longest match", "Tokens of the end of the text to look for; shorter matches are tried next.", 1, 8, 1)] = 3,
-        length: Annotated[int, Knob("Copied tokens", "Tokens copied after a match.", 1, 32, 1)] = 10,
-    ) -> None:
+        length: Annotated[int, Knob("Copied tokens", "Tokens copied after a match, at most.", 1, 32, 1)] = 10,
+        pause: Annotated[
+            int,
+            Knob(
+                "Longest pause", "Where copies are hardly ever accepted they get shorter, then stop for up to this many rounds. 0 always copies in full.",
+                0, 64, 1, advanced=True,
+            ),
+        ] = 8,
+    ) -> None:  # fmt: skip
         super().__init__(target)
-        self.ngram, self.length = ngram, length
+        self.ngram, self.length, self.pause = ngram, length, pause
 
     @per_row
     def draft(self, seen: Feedback) -> RowFlow:
-        """Yields a chain of copied tokens; the note says where they came from and how long the match was."""
+        """Yields a chain of copied tokens; the note says where they came from, how long the match was, what drafts bring, and when they pause."""
         index: dict[tuple[int, ...], int] = {}  # n-gram -> position right after its latest occurrence
-        indexed = 0
+        indexed, thrift = 0, Thrift(self.pause)
         while True:
             indexed = self._extend(index, seen.tokens, indexed)
             origin, match = self._find(index, seen.tokens)
             copied = seen.tokens[origin : origin + min(self.length, seen.room)] if match else ()
-            note = (("match", match), ("origin", origin if match else None))
-            seen = yield chain(seen.next_token, copied, [1.0] * len(copied), note=note)
+            allowed = thrift.allowed(len(copied)) if copied else 0
+            note: tuple[tuple[str, Any], ...] = (("match", match), ("origin", origin if match else None), ("gain", round(thrift.gain, 2)))
+            if copied and not allowed:
+                note += (("paused", f"copies are hardly ever accepted; {thrift.left} more left out"),)
+            seen = yield chain(seen.next_token, copied[:allowed], [1.0] * allowed, note=note)
+            if allowed:
+                thrift.learn(len(seen.path))
 
     def _extend(self, index: dict[tuple[int, ...], int], tokens: Sequence[int], indexed: int) -> int:
         for end in range(indexed + 1, len(tokens)):  # an n-gram that ends the text has no continuation yet

@@ -40,6 +40,7 @@ class Rotation(Turning):
     """A shape that is another one every round, so that all budgets see the same seconds of the machine; notes what it used."""
 
     budgets: Sequence[int]
+    wide: bool = False
     used: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     drafted: list[int] = field(default_factory=list)
@@ -54,7 +55,7 @@ class Rotation(Turning):
 
     @property
     def coming(self) -> Bound:
-        return shape_of(self._nodes)
+        return shape_of(self._nodes, self.wide)
 
     def replayed(self, form: Form) -> None:
         """Notes a round whose tree was not grown here; a replay computes every step in full width."""
@@ -67,9 +68,9 @@ class Rotation(Turning):
         return self.budgets[len(self.used) % len(self.budgets)]
 
 
-def shape_of(nodes: int) -> Bound:
+def shape_of(nodes: int, wide: bool) -> Bound:
     """Returns the growing shape with the depth and width that suit so many nodes; 1 verifies the root alone."""
-    depth, top_k = fitting(nodes) if nodes > 1 else (1, 1)
+    depth, top_k = fitting(nodes, wide=wide) if nodes > 1 else (1, 1)
     return Bound(SHAPE, discover(shapes)[SHAPE], {"nodes": nodes, "depth": depth, "top_k": top_k})
 
 
@@ -86,7 +87,7 @@ def drafter_costs(target: Target, drafter: Drafter, budgets: Sequence[int], *, r
     seconds LEAST rounds each are enough.
     """
     start = perf_counter()
-    rotation = Rotation(sorted({1, *budgets})) if takes_budget(drafter) else None
+    rotation = Rotation(sorted({1, *budgets}), drafter.wide) if takes_budget(drafter) else None
     if rotation is not None:
         drafter = copy.copy(drafter)  # safe: a drafter keeps nothing of a run
         drafter.shape = rotation  # type: ignore[attr-defined]

@@ -36,12 +36,13 @@ def dynamic(
     return growth.tree(growth.best(nodes), show_pruned)
 
 
-def fitting(nodes: int) -> tuple[int, int]:
+def fitting(nodes: int, *, wide: bool = False) -> tuple[int, int]:
     """Returns (depth, top_k) that suit a tree of `nodes`: what `auto` uses, and what a head's report is measured with.
 
-    A small tree gains nothing from candidates that cannot enter it, and every draft step costs time.
+    A small tree gains nothing from candidates that cannot enter it, and every draft step costs time; a drafter that is `wide`
+    pays nothing for more candidates.
     """
-    return next((depth, top_k) for most, depth, top_k in _FITTING if nodes <= most)
+    return next((depth, wider if wide else top_k) for most, depth, top_k, wider in _FITTING if nodes <= most)
 
 
-_FITTING = ((8, 3, 4), (16, 4, 6), (32, 5, 8), (MAX_NODES, 6, 10))  # (up to this many nodes, depth, top_k)
+_FITTING = ((8, 3, 4, 6), (16, 4, 6, 12), (32, 5, 8, 16), (MAX_NODES, 6, 10, 24))  # (up to this many nodes, depth, top_k, top_k where that is free)

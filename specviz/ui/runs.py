@@ -17,6 +17,8 @@ from specviz.ui.engine import Ask, Engine
 log = logging.getLogger(__name__)
 RUN_PROBLEMS = (SpecvizError, RuntimeError, ValueError, IndexError, OSError)
 TICK = 0.25  # seconds between two messages while nothing can be drawn
+FRAME = 0.2  # seconds from one picture of a run to the next: what is drawn and sent between two rounds makes the next one slower, as it finds cold caches
+MOST_ROUNDS = 32  # sent in one picture; where more came since the last one, the end of the run fills the gaps
 MEASURING = "Measuring this machine once, to choose how many nodes to verify per round. This takes some seconds; later runs know it."
 Stopped = Callable[[], bool]
 
@@ -28,11 +30,13 @@ class Step:
     stage    waiting, warming, drafting, plain, done, stopped or failed
     trace    what was recorded so far; None until the first round is complete, so that the screen keeps what it showed
     message  one plain sentence
+    newest   rounds to send: those that came since the last picture but one, so that a browser that missed a picture has no gap
     """
 
     stage: str
     message: str
     trace: Trace | None = None
+    newest: int = 0
 
     @property
     def last(self) -> bool:
@@ -54,14 +58,25 @@ def play(engine: Engine, ask: Ask, *, plain: bool, stopped: Stopped = lambda: Fa
 
 
 def drafting(engine: Engine, ask: Ask, trace: Trace, stopped: Stopped) -> Iterator[Step]:
-    """Decodes into `trace` and yields a step per round."""
+    """Decodes into `trace` and yields a step for the first round, then at most one every FRAME seconds, and one for the last round."""
     if stopped():
         return
+    drawn, before, due = 0, 0, 0.0  # rounds in the last picture and in the one before it, and when the next is due
+    rounds = 0
     for event in trace.record(engine.events(ask, stopped=stopped)):
         if isinstance(event, Verified):
-            yield Step("drafting", f"Round {event.round + 1}: {len(trace.emitted())} of at most {ask.max_new_tokens} tokens.", trace)
+            rounds = event.round + 1
+            if time.monotonic() >= due:
+                yield _picture(ask, trace, rounds, rounds - before)
+                drawn, before, due = rounds, drawn, time.monotonic() + FRAME  # from when it went out
         elif isinstance(event, Prefilled):
             yield Step("drafting", "The prompt is read; drafting begins.")
+    if rounds > drawn:
+        yield _picture(ask, trace, rounds, rounds - before)
+
+
+def _picture(ask: Ask, trace: Trace, rounds: int, newest: int) -> Step:
+    return Step("drafting", f"Round {rounds}: {len(trace.emitted())} of at most {ask.max_new_tokens} tokens.", trace, min(newest, MOST_ROUNDS))
 
 
 def closing(trace: Trace, stopped: Stopped) -> Step:

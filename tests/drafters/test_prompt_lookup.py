@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from specviz.drafters.base import Feedback
-from specviz.drafters.prompt_lookup import PromptLookup
+from specviz.drafters.prompt_lookup import PAYS_SHORT, SHORT, PromptLookup, Thrift
 from specviz.sampling import Sampling, Uniform
+from specviz.tree import TokenTree
 
 
 def feedback(tokens, room: int = 50) -> Feedback:
@@ -21,7 +23,7 @@ def test_it_copies_what_followed_the_longest_match(tiny_target):
     tree = first(tiny_target, [1, 2, 3, 4, 5, 9, 3, 7, 2, 3], ngram=2, length=3)
     assert tree.tokens == (3, 4, 5, 9)  # "2 3" beats the later "3"
     assert tree.parents == (-1, 0, 1, 2)
-    assert dict(tree.note) == {"match": 2, "origin": 3}
+    assert dict(tree.note) == {"match": 2, "origin": 3, "gain": 0.5}
 
 
 def test_of_equal_matches_the_latest_counts(tiny_target):
@@ -30,13 +32,13 @@ def test_of_equal_matches_the_latest_counts(tiny_target):
 
 def test_without_a_match_the_root_stands_alone(tiny_target):
     tree = first(tiny_target, [1, 2, 3])
-    assert (tree.tokens, dict(tree.note)) == ((3,), {"match": 0, "origin": None})
+    assert (tree.tokens, dict(tree.note)) == ((3,), {"match": 0, "origin": None, "gain": 0.5})
     assert first(tiny_target, [7]).tokens == (7,)
 
 
 def test_a_repeated_token_is_found_beside_itself(tiny_target):
     tree = first(tiny_target, [5, 5, 5, 5], ngram=3, length=8)
-    assert dict(tree.note) == {"match": 3, "origin": 3}
+    assert dict(tree.note) == {"match": 3, "origin": 3, "gain": 0.5}
     assert tree.tokens == (5, 5)  # only what is written can be copied
 
 
@@ -46,11 +48,76 @@ def test_it_copies_no_more_than_fits(tiny_target, room, copied):
 
 
 def test_the_index_grows_with_the_text_as_if_it_were_made_anew(tiny_target):
-    rng, drafter = Random(0), PromptLookup(tiny_target, ngram=3, length=5)
+    rng, drafter = Random(0), PromptLookup(tiny_target, ngram=3, length=5, pause=0)
     text = [rng.randrange(4) for _ in range(10)]
     flow = drafter.draft([feedback(text)])
     grown = next(flow)[0]
     for _ in range(40):
-        assert grown == first(tiny_target, text, ngram=3, length=5)
+        anew = first(tiny_target, text, ngram=3, length=5)
+        assert (grown.tokens, grown.note[:2]) == (anew.tokens, anew.note[:2])
         text += [rng.randrange(4) for _ in range(rng.randrange(1, 5))]
         grown = flow.send([feedback(text)])[0]
+
+
+# -- thrift
+
+
+def drive(target, text, written, **knobs) -> list[TokenTree]:
+    """Returns the trees of a run whose target writes `written` after `text`, whatever is drafted."""
+    whole, known, path = [*text, *written], len(text), ()
+    flow, trees = None, []
+    while known < len(whole):
+        seen = [replace(feedback(whole[:known], len(whole) - known - 1), path=path)]
+        flow, tree = (flow, flow.send(seen)[0]) if flow else (started := PromptLookup(target, **knobs).draft(seen), next(started)[0])
+        right = next((n for n, token in enumerate(tree.tokens[1:]) if token != whole[known + n]), len(tree) - 1)
+        path, known = tuple(range(1, right + 1)), known + right + 1
+        trees.append(tree)
+    return trees
+
+
+def copied(trees) -> list[int]:
+    """Returns how much was copied in each round that found a match."""
+    return [len(tree) - 1 for tree in trees if dict(tree.note)["match"]]
+
+
+TEXT = list(range(10, 60))
+MISLEADING = [token for block in range(100, 4100, 100) for token in (7, *range(block, block + 10))]  # after each 7 comes what never came before
+
+
+def test_copies_that_are_never_accepted_get_short_then_pause_and_are_tried_again(tiny_target):
+    trees = drive(tiny_target, [7, *TEXT], MISLEADING, pause=4)
+    assert copied(trees)[:2] == [10, SHORT]
+    pauses = [len(run) for run in "".join("." if not n else "x" for n in copied(trees)).split("x") if run]
+    assert pauses[:4] == [1, 2, 4, 4]  # ever longer, up to the knob, with one copy tried in between
+    for tree in trees:
+        note = dict(tree.note)
+        assert ("paused" in note) == (note["match"] > 0 and len(tree) == 1)
+    told = [dict(tree.note)["paused"] for tree in trees if "paused" in dict(tree.note)]
+    assert ["; 0 more" in told[0], "; 1 more" in told[1], "; 0 more" in told[2]] == [True] * 3
+
+
+def test_with_no_pause_copies_are_always_whole(tiny_target):
+    assert set(copied(drive(tiny_target, [7, *TEXT], MISLEADING, pause=0, length=4))) == {4}
+
+
+def test_copies_that_are_accepted_are_never_cut(tiny_target):
+    assert set(copied(drive(tiny_target, [*TEXT, 10], TEXT[1:43], length=6))) == {6}
+
+
+def test_whole_copies_come_back_when_the_text_repeats_itself_again(tiny_target):
+    trees = drive(tiny_target, [7, *TEXT], [*MISLEADING, *TEXT, *TEXT], length=6, pause=2)
+    assert 0 in copied(trees)
+    assert copied(trees)[-3] == 6
+
+
+def test_thrift_forgets_at_the_pace_of_its_memory():
+    thrift = Thrift(8)
+    for _ in range(18):
+        assert thrift.allowed(10) in (10, SHORT)
+        thrift.learn(0)
+    assert thrift.gain == pytest.approx(0.5 * 0.9**18)
+    assert not thrift.left
+    thrift.learn(0)
+    assert (thrift.gain < PAYS_SHORT, thrift.left, thrift.allowed(10)) == (True, 1, 0)
+    thrift.learn(6)
+    assert (thrift.left, thrift.allowed(10)) == (0, 10)

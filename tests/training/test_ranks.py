@@ -48,7 +48,7 @@ def test_ranks_of_heads_are_places_in_their_own_logits(reader, texts):
     assert [len(row) for row in ranks] == [4] * 38 + [3, 2, 1]
     for place, row in enumerate(ranks):
         root = text.start + place
-        log_q = found.drafter._guess(text.states[found.drafter.taps[0]][root - 1])
+        log_q = found.drafter.log_q(text.states[found.drafter.taps[0]][root - 1])
         for head, rank in enumerate(row):
             token = text.ids[root + 1 + head]
             if token not in vocabulary:

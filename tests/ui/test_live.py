@@ -1,14 +1,16 @@
-"""The live page's handlers, called as functions on a tiny target: every round is streamed, nothing on screen is ever lost."""
+"""The live page's handlers, called as functions on a tiny target: rounds are streamed, nothing on screen is ever lost."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
@@ -21,7 +23,7 @@ from specviz.events import Started, Verified
 from specviz.sampling import Sampling
 from specviz.target import Target
 from specviz.trace import Trace
-from specviz.ui import notes
+from specviz.ui import notes, runs
 from specviz.ui.engine import Ask, Engine
 from specviz.ui.files import FILES_KEPT, Downloads
 from specviz.ui.pages.live import LivePage
@@ -50,7 +52,36 @@ def run(live: LivePage, session: str = "one", **changed: Any) -> list[dict[Any, 
     return list(live.decode(live_values(live, **changed), request(session)))
 
 
-def test_a_run_streams_every_round_and_ends_with_a_measured_speed_up(live: LivePage) -> None:
+@pytest.fixture
+def every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds of a tiny target take no time, so a picture every FRAME seconds would show the first and the last alone."""
+    monkeypatch.setattr(runs, "FRAME", 0.0)
+
+
+def test_pictures_come_at_most_once_in_a_while_and_leave_no_round_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count(1.0, runs.FRAME / 4)
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    engine.load_now()
+    trace = Trace()
+    steps = [step for step in runs.drafting(engine, replace(ASK, max_new_tokens=40), trace, lambda: False) if step.trace]
+    drawn = [int(step.message.split(":")[0].removeprefix("Round ")) for step in steps]
+    total = len(trace.rounds())
+    assert (drawn[0], drawn[-1]) == (1, total)
+    assert len(drawn) < total / 2
+    sent = [{*range(after - step.newest, after)} for step, after in zip(steps, drawn, strict=True)]
+    for earlier, missed, later in zip(sent, sent[1:], sent[2:], strict=False):
+        assert missed - earlier <= later  # a browser that misses one picture gets its rounds with the next
+    assert set().union(*sent) == set(range(total))
+
+
+def test_a_picture_of_many_rounds_stays_small(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "MOST_ROUNDS", 3)
+    engine.load_now()
+    steps = list(runs.drafting(engine, replace(ASK, max_new_tokens=40), Trace(), lambda: False))
+    assert [step.newest for step in steps if step.trace] == [1, 3]
+
+
+def test_a_run_streams_every_round_and_ends_with_a_measured_speed_up(live: LivePage, every_round: None) -> None:
     updates = run(live)
     trace: Trace = updates[-1][live.kept]
     streamed = [update[live.player] for update in updates if live.player in update]
@@ -99,7 +130,7 @@ def test_what_cannot_run_is_refused_in_words_and_leaves_the_screen(live: LivePag
     assert live.finish(updates[-1][live.kept]) == gr.skip()
 
 
-def test_stop_ends_after_the_round_and_keeps_what_was_decoded(live: LivePage) -> None:
+def test_stop_ends_after_the_round_and_keeps_what_was_decoded(live: LivePage, every_round: None) -> None:
     live.buttons.arm(request())
     seen = []
     for update in live.decode(live_values(live, length=60), request()):

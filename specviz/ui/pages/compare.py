@@ -21,7 +21,7 @@ from specviz.ui.widgets.player import Player, as_text
 
 PREFIX = "compare"
 STATE_KEPT = 3600  # seconds
-BREATH = 0.02  # seconds after each round, as on the live page
+BREATH = 0.02  # seconds after each picture, as on the live page
 
 
 def compare(app: App) -> ComparePage:
@@ -125,7 +125,7 @@ class ComparePage:
         ]  # fmt: skip
 
     def decode(self, values: Values, request: gr.Request) -> Iterator[dict[Any, Any]]:
-        """Runs A, B and plain decoding in turn and yields what changed, every round."""
+        """Runs A, B and plain decoding in turn and yields what changed, some times a second."""
         try:
             asks = self.read(values)
         except SpecvizError as problem:
@@ -145,7 +145,7 @@ class ComparePage:
         updates: dict[Any, Any] = {self.buttons.message: notes.of_step(replace(step, message=prefix + step.message))}
         trace = moment.traces[column]
         if step.stage == "drafting" and trace is not None:
-            updates |= {self.players[column]: tail(trace)}
+            updates |= {self.players[column]: tail(trace, last=step.newest)}
             if len(trace.rounds()) == 1:
                 updates |= {self.titles[column]: notes.column(COLUMNS[column], labels[column])}
         return updates | {self.kept: (moment.traces, labels) if any(moment.traces) else None}

@@ -20,7 +20,7 @@ from specviz.ui.widgets.player import Player, as_text
 
 PREFIX = "live"
 STATE_KEPT = 3600  # seconds
-BREATH = 0.02  # seconds after each round: sending and drawing it should not take the processor from the next one, which is timed
+BREATH = 0.02  # seconds after each picture: sending and drawing it should not take the processor from the next one, which is timed
 ODD_TRACES = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # what drawing a trace that was edited can raise
 RECORDED, LIVE, OPENED = "A recorded run. Press Run to decode your own prompt.", "Your run.", "Opened file."
 
@@ -99,7 +99,7 @@ class LivePage:
         self.open.upload(self.open_file, self.open, screen, **QUIET)
 
     def decode(self, values: Values, request: gr.Request) -> Iterator[dict[Any, Any]]:
-        """Runs what the controls say and yields what changed, every round."""
+        """Runs what the controls say and yields what changed, some times a second."""
         try:
             ask = read_ask(self.prompt, self.method, values)
         except SpecvizError as problem:
@@ -114,7 +114,7 @@ class LivePage:
         """Returns the updates of one step: only the newest rounds travel while a run goes on."""
         updates: dict[Any, Any] = {self.buttons.message: notes.of_step(step), self.kept: step.trace}
         if step.trace is not None and step.stage == "drafting":
-            updates |= {self.player: tail(step.trace)}
+            updates |= {self.player: tail(step.trace, last=step.newest)}
         return updates
 
     def keep_up(self, trace: Trace | None) -> dict[Any, Any]:

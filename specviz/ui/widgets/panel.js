@@ -100,7 +100,14 @@ function bar(text, value, item, kid) {
   );
 }
 
-const NOTES = { drafted: "drafted in all", pruned: "cut before verification", match: "matched tokens", origin: "copied from position" };
+const NOTES = {
+  drafted: "drafted in all",
+  pruned: "cut before verification",
+  match: "matched tokens",
+  origin: "copied from position",
+  gain: "accepted per draft, recently",
+  paused: "drafting paused",
+};
 const PHASE_NAMES = { draft: "draft", verify: "verify", accept: "judge", commit: "commit" };
 function drawFacts(round) {
   if (!round) {
