@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
@@ -15,9 +15,11 @@ from specviz.errors import NotCaptured
 from specviz.graphs.capture import Replay, capture
 from specviz.graphs.grow import Form, Steps, grow, read
 from specviz.graphs.lease import MOST_GRAPHS, Leases, slots_for, view_for
-from specviz.graphs.verify import Graphs
 from specviz.staging import fetch, stage
 from specviz.tree import TokenTree
+
+if TYPE_CHECKING:
+    from specviz.graphs.verify import Graphs
 
 MOST_IDLE = 16  # leases kept for later runs: every row of a batch has one
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from specviz.cache import TreeCache
 from specviz.graphs.capture import Replay
 
 NODES = (1, 8, 16, 32, 64, 128, 256)  # a tree is padded to the next of these; a larger one is verified without a graph
@@ -34,6 +33,8 @@ class Lease:
 
     def __init__(self, layers: int, rows: int, slots: int, device: torch.device) -> None:
         self.rows, self.slots = rows, slots
+        from specviz.cache import TreeCache  # here, because it loads transformers, and drafters are listed without that
+
         self.writer = TreeCache(layers, rows, slots)  # what the captured model writes through: its buffer's address is in the graphs
         self.graphs: OrderedDict[Envelope, Replay] = OrderedDict()
         self.pool: Any = torch.cuda.graph_pool_handle() if device.type == "cuda" else None

@@ -15,10 +15,10 @@ import torch
 from specviz.drafters.head_file import HeadCheckpoint, HeadConfig, fill, hash_weights, load_head, save_head
 from specviz.errors import BadInput
 from specviz.say import Say, silent
-from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, locate, models_dir
+from specviz.sources import DEFAULT_TARGET, Fingerprint, locate, models_dir
 from specviz.training.data import Record, check_tokens, draft_vocabulary
 from specviz.training.dataset import Dataset
-from specviz.training.features import Capture, open_capture
+from specviz.training.features import Capture, check_origin, open_capture
 from specviz.training.loop import Loop, Plan
 from specviz.training.methods.base import Frozen, Lesson
 from specviz.training.workers import Workers
@@ -57,10 +57,8 @@ def fit(
     plan = plan or Plan()
     folder = Path(locate(target))
     captures = [open_capture(path) for path in ([features] if isinstance(features, Path) else features)]
-    weights = hash_folder(folder)
     for capture in captures:
-        if weights != capture.fingerprint.weights:
-            raise BadInput(f"The features in {capture.folder} were captured from {capture.fingerprint.weights}, but {target!r} is {weights}. Capture again.")
+        check_origin(capture, folder)
     workers = Workers(plan.precision)
     say = say if workers.first else silent
     earlier = None if start is None else load_head(start, method)
@@ -69,35 +67,48 @@ def fit(
     lesson = _lesson(method, frozen, knobs or {})
     if earlier is not None:
         _begin_from(earlier, lesson)
-    dataset = Dataset(captures, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out, plan.data_share)
-    answer_tokens = sum(len(item.record.answer) for item in dataset.train)
-    say(f"{len(dataset.train)} records to train on, {len(dataset.held_out)} held out; {_count(lesson)} weights")
-    if not dataset.train or not dataset.held_out:
-        raise BadInput(
-            f"Of the captured records {len(dataset.train)} are left to train on and {len(dataset.held_out)} held out; both are needed. "
-            f"Give more data, or another held_out (it is {plan.held_out})."
-        )
+    dataset = _dataset(captures, lesson, plan, say)
     with workers.first_alone():
         dataset.teach(frozen.rows.to(workers.device))
     loop = Loop(lesson, dataset, plan, run or Path("runs/fit") / method, workers=workers, say=say)
     seconds = loop.run()
     hits = loop.measure()
-    out = out or models_dir() / folder.name / method
-    training = (
-        asdict(plan)
-        | dict(knobs or {})
-        | ({} if earlier is None else {"start": hash_weights(earlier.folder)})
-        | {"epochs": round(loop.step / loop.total * plan.epochs, 2) if plan.within else plan.epochs}
-        | {"data": "+".join(capture.data for capture in captures), "seconds": round(seconds), "steps": loop.step, "answer_tokens": answer_tokens}
-    )
-    training |= {"held_out_acceptance": [round(a, 4) for a in hits.conditional()]}
-    fitted = Fitted(out, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
+    fitted = Fitted(out or models_dir() / folder.name / method, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
+    gone = {
+        "draft_vocab": len(frozen.vocabulary),
+        "epochs": round(loop.step / loop.total * plan.epochs, 2) if plan.within else plan.epochs,
+        "data": "+".join(capture.data for capture in captures),
+        "seconds": round(seconds),
+        "steps": loop.step,
+        "answer_tokens": sum(len(item.record.answer) for item in dataset.train),
+        "held_out_acceptance": [round(share, 4) for share in fitted.acceptance],
+    }
+    begun = {} if earlier is None else {"start": hash_weights(earlier.folder)}
     if workers.first:
-        save_head(out, HeadConfig(method, lesson.sizes(), Fingerprint(weights or "unknown"), training), lesson.module, dataset.vocabulary)
-        result = asdict(fitted) | {"folder": str(out), "method": method, "epochs": training["epochs"], "answer_tokens": answer_tokens, "data_share": plan.data_share}
-        (loop.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    say(f"saved {out}; held-out acceptance per depth {training['held_out_acceptance']}, chain tau {hits.chain_tau():.3f}")
+        _save(fitted, lesson, Fingerprint(captures[0].fingerprint.weights), asdict(plan) | dict(knobs or {}) | begun | gone, loop.folder)
+    say(f"saved {fitted.folder}; held-out acceptance per depth {gone['held_out_acceptance']}, chain tau {fitted.chain_tau:.3f}")
     return fitted
+
+
+def _dataset(captures: Sequence[Capture], lesson: Lesson, plan: Plan, say: Say) -> Dataset:
+    """Returns the records of all captures, split; raises BadInput when a part of the split is empty."""
+    frozen = lesson.frozen
+    dataset = Dataset(captures, lesson.taps, frozen.vocabulary, len(frozen.embedding), plan.held_out, plan.data_share)
+    weights = sum(p.numel() for p in lesson.module.parameters())
+    say(f"{len(dataset.train)} records to train on, {len(dataset.held_out)} held out; {weights / 1e6:.2f} M weights")
+    if not dataset.train or not dataset.held_out:
+        raise BadInput(
+            f"Of the captured records {len(dataset.train)} are left to train on and {len(dataset.held_out)} held out; both are needed. "
+            f"Give more data, or another held_out (it is {plan.held_out})."
+        )
+    return dataset
+
+
+def _save(fitted: Fitted, lesson: Lesson, target: Fingerprint, training: Mapping[str, Any], run: Path) -> None:
+    """Writes the head, and beside the fit's log what a learning curve is drawn from."""
+    save_head(fitted.folder, HeadConfig(lesson.method, lesson.sizes(), target, training), lesson.module, lesson.frozen.vocabulary)
+    told = {name: training[name] for name in ("epochs", "answer_tokens", "data_share")}
+    (run / "result.json").write_text(json.dumps(asdict(fitted) | {"folder": str(fitted.folder), "method": lesson.method} | told, indent=1) + "\n")
 
 
 def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int, vocabulary: torch.Tensor | None = None) -> Frozen:
@@ -135,7 +146,3 @@ def _begin_from(earlier: HeadCheckpoint, lesson: Lesson) -> None:
         if held.get(name) != made[name]:
             raise BadInput(f"The head in {earlier.folder} has {name}={held.get(name)!r}, this fit makes {made[name]!r}. Start from a head of the same sizes.")
     fill(lesson.module, earlier).train().requires_grad_(True)
-
-
-def _count(lesson: Lesson) -> str:
-    return f"{sum(p.numel() for p in lesson.module.parameters()) / 1e6:.2f} M"
