@@ -85,7 +85,7 @@ def _train_one(args: argparse.Namespace, out: Console, say: Say) -> int:
     place = args.out or (folder / "head" if plan.data_share < 1.0 else None)
     features = args.features or [capture(args.data, Path("runs/features"), target=args.target, say=say).folder]
     if args.learning_curve:
-        train_shares(args.method, features, SHARES, target=args.target, run=folder, plan=plan, knobs=knobs, say=say)
+        train_shares(args.method, features, SHARES, target=args.target, run=folder, plan=plan, knobs=knobs, start=args.start, say=say)
     fitted = fit(args.method, features, target=args.target, out=place, run=folder, plan=plan, knobs=knobs, start=args.start, say=say)
     depths = " ".join(f"{share:.3f}" for share in fitted.acceptance)
     out.print(f"{fitted.folder}: chain tau {fitted.chain_tau:.3f} on held-out answers, acceptance per depth {depths}", markup=False, soft_wrap=True)

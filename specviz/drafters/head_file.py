@@ -79,10 +79,15 @@ def load_head(folder: Path, method: str) -> HeadCheckpoint:
         raise BadFile(f"The {method} head in {folder} cannot be read ({error}). Train it again or restore the folder.") from error
     if shapes is not None:
         _check_shapes(folder, weights, shapes)
+    if whole := [f"{name} ({tensor.dtype})" for name, tensor in weights.items() if not tensor.is_floating_point()]:
+        raise BadFile(
+            f"The {method} head in {folder} holds {', '.join(whole[:3])}, expected floating point. Quantised heads cannot be read; give the original."
+        )
+    weights = {name: tensor.float() for name, tensor in weights.items()}
     odd = [name for name, tensor in weights.items() if not bool(tensor.isfinite().all())]
     if odd:
         raise BadFile(f"The {method} head in {folder} holds numbers that are not finite in {', '.join(odd[:3])}. Train it again or restore the folder.")
-    return HeadCheckpoint(folder, config, {name: tensor.float() for name, tensor in weights.items()}, vocabulary.long())
+    return HeadCheckpoint(folder, config, weights, vocabulary.long())
 
 
 def read_config(raw: Any) -> HeadConfig:
@@ -113,7 +118,7 @@ def _check_shapes(folder: Path, weights: Mapping[str, Tensor], shapes: Mapping[s
 
 def check_vocabulary(vocabulary: Tensor, size: int) -> None:
     """Raises ValueError with what is wrong about a draft vocabulary."""
-    if vocabulary.dim() != 1 or vocabulary.is_floating_point() or not len(vocabulary):
+    if vocabulary.dim() != 1 or vocabulary.is_floating_point() or vocabulary.is_complex() or not len(vocabulary):
         raise ValueError(f"its draft vocabulary is {vocabulary.dtype} of shape {list(vocabulary.shape)}, expected a list of token ids")
     if len(vocabulary) != size:
         raise ValueError(f"its draft vocabulary has {len(vocabulary)} tokens, its sizes say {size}")

@@ -68,8 +68,8 @@ class Capture:
 
 
 def default_taps(layers: int) -> tuple[int, ...]:
-    """Returns EAGLE-3's three taps (states entering layers 2, L//2, L-3) and the final-norm output."""
-    return tuple(sorted({2, layers // 2, layers - 3, layers}))
+    """Returns EAGLE-3's three taps (states entering layers 2, L//2, L-3; those that a small model has) and the final-norm output."""
+    return tuple(sorted({2, layers // 2, layers - 3} & set(range(layers)) | {layers}))
 
 
 def open_capture(folder: Path) -> Capture:

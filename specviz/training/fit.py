@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from specviz.drafters.head_file import HeadCheckpoint, HeadConfig, fill, hash_weights, load_head, save_head
+from specviz.drafters.heads import draft_rows
 from specviz.errors import BadInput
 from specviz.say import Say, silent
 from specviz.sources import DEFAULT_TARGET, Fingerprint, locate, models_dir
@@ -70,24 +71,33 @@ def fit(
     dataset = _dataset(captures, lesson, plan, say)
     with workers.first_alone():
         dataset.teach(frozen.rows.to(workers.device))
-    loop = Loop(lesson, dataset, plan, run or Path("runs/fit") / method, workers=workers, say=say)
+    begun = {} if earlier is None else {"start": hash_weights(earlier.folder)}
+    settings = fit_settings(method, captures, plan, knobs or {}, begun)
+    loop = Loop(lesson, dataset, plan, run or Path("runs/fit") / method, workers=workers, settings=settings, say=say)
     seconds = loop.run()
     hits = loop.measure()
     fitted = Fitted(out or models_dir() / folder.name / method, loop.step, seconds, tuple(hits.conditional()), hits.chain_tau())
     gone = {
         "draft_vocab": len(frozen.vocabulary),
         "epochs": round(loop.step / loop.total * plan.epochs, 2) if plan.within else plan.epochs,
-        "data": "+".join(capture.data for capture in captures),
+        "data": settings["data"],
         "seconds": round(seconds),
         "steps": loop.step,
         "answer_tokens": sum(len(item.record.answer) for item in dataset.train),
         "held_out_acceptance": [round(share, 4) for share in fitted.acceptance],
     }
-    begun = {} if earlier is None else {"start": hash_weights(earlier.folder)}
+    asked = {name: value for name, value in asdict(plan).items() if gone.get(name, value) != value}
+    training = asdict(plan) | dict(knobs or {}) | begun | gone | ({"asked": asked} if asked else {})
     if workers.first:
-        _save(fitted, lesson, Fingerprint(captures[0].fingerprint.weights), asdict(plan) | dict(knobs or {}) | begun | gone, loop.folder)
+        _save(fitted, lesson, Fingerprint(captures[0].fingerprint.weights), training, loop.folder)
     say(f"saved {fitted.folder}; held-out acceptance per depth {gone['held_out_acceptance']}, chain tau {fitted.chain_tau:.3f}")
     return fitted
+
+
+def fit_settings(method: str, captures: Sequence[Capture], plan: Plan, knobs: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all that decides the weights of a fit; `begun` is {"start": hash of the head it begins from}, or nothing."""
+    data = "+".join(capture.data for capture in captures)
+    return {"method": method, "target": captures[0].fingerprint.weights, "data": data, "knobs": dict(knobs), "start": begun.get("start"), **asdict(plan)}
 
 
 def _dataset(captures: Sequence[Capture], lesson: Lesson, plan: Plan, say: Say) -> Dataset:
@@ -119,7 +129,7 @@ def freeze(folder: Path, captures: Sequence[Capture], draft_vocab: int, vocabula
     if vocabulary is None:
         records = [record for capture in captures for n in capture.done() for record in capture.records(n)]
         vocabulary = draft_ids(records, model.config, draft_vocab)
-    rows = model.get_output_embeddings().weight[vocabulary].clone()
+    rows = draft_rows(model.get_output_embeddings(), vocabulary)
     norm = getattr(getattr(model.get_decoder(), "norm", None), "weight", torch.ones(rows.shape[1]))
     return Frozen(model.config, model.get_input_embeddings().weight.detach(), rows, vocabulary, norm.detach().clone())
 

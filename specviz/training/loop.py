@@ -15,11 +15,12 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from specviz.checks import is_number
 from specviz.errors import BadInput
 from specviz.say import Say
 from specviz.training.dataset import Batch, Dataset, shuffled_batches
 from specviz.training.methods.base import Hits, Lesson
-from specviz.training.state import load_state, save_state
+from specviz.training.state import check_settings, load_state, read_progress, save_state
 from specviz.training.workers import Workers
 
 LEAST = {"epochs": 1, "warm_up": 0, "tokens": 1, "draft_vocab": 1, "seed": 0, "measure_every": 1, "save_every": 1}
@@ -57,7 +58,7 @@ class Plan:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise BadInput(f"{name}={value!r} is not possible in a plan: expected a number from {low} to {high}.")
-        if self.within is not None and (isinstance(self.within, bool) or not isinstance(self.within, int | float) or not self.within > 0):
+        if self.within is not None and not (is_number(self.within) and self.within > 0):
             raise BadInput(f"within={self.within!r} is not possible in a plan: expected a number of seconds above 0, or nothing.")
         if self.stop_after is not None and (isinstance(self.stop_after, bool) or not isinstance(self.stop_after, int) or self.stop_after < 1):
             raise BadInput(f"stop_after={self.stop_after!r} is not possible in a plan: expected a whole number of steps from 1, or nothing.")
@@ -69,10 +70,14 @@ class Plan:
 
 
 class Loop:
-    """One fit in progress; everything that a resume needs is (step, module, optimizer), as all randomness comes from (seed, step)."""
+    """One fit in progress; everything that a resume needs is (step, module, optimizer), as all randomness comes from (seed, step).
 
-    def __init__(self, lesson: Lesson, dataset: Dataset, plan: Plan, folder: Path, *, workers: Workers, say: Say) -> None:
+    `settings` is all that decides the weights; a fit with others does not go on from this one's state.
+    """
+
+    def __init__(self, lesson: Lesson, dataset: Dataset, plan: Plan, folder: Path, *, workers: Workers, settings: Mapping[str, Any], say: Say) -> None:
         self.lesson, self.dataset, self.plan, self.folder, self.workers, self.say = lesson, dataset, plan, folder, workers, say
+        self.settings = dict(settings)
         self.step = 0
         self.batches = [b for epoch in range(plan.epochs) for b in dataset.epoch(plan.seed + epoch, plan.tokens)]
         self.total = len(self.batches)
@@ -98,6 +103,8 @@ class Loop:
                 parts = self._one_step(cut.result().to(self.workers.device), spent)
                 bar.update(task, completed=self.step, description=f"fit {self.lesson.method}, loss {parts['loss']:.3f}")
                 self._report(parts, earlier + time.monotonic() - started, last)
+        if not self.step:
+            raise BadInput(f"Not one step was made within={self.plan.within} seconds, so there is no head to save. Give the fit more time.")
         self._save(earlier + time.monotonic() - started)
         return earlier + time.monotonic() - started
 
@@ -150,15 +157,17 @@ class Loop:
 
     def _save(self, seconds: float) -> None:
         if self.workers.first:
-            save_state(self.folder, self.lesson.module, self.optimizer, {"step": self.step, "seconds": seconds, "total": self.total})
+            save_state(self.folder, self.lesson.module, self.optimizer, {"step": self.step, "seconds": seconds, "total": self.total, "settings": self.settings})
         self.workers.wait()
 
     def _resume(self) -> float:
-        found = load_state(self.folder, self.lesson.module, self.optimizer)
+        found = read_progress(self.folder)
         if found is None:
             return 0.0
+        check_settings(self.folder, found, self.settings)
         if found["total"] != self.total:
             raise BadInput(f"{self.folder} holds a fit of {found['total']} steps, this plan has {self.total}. Give --run another folder.")
+        load_state(self.folder, self.lesson.module, self.optimizer, found)
         self.step = int(found["step"])
         self.say(f"resumed at step {self.step}")
         return float(found["seconds"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from specviz.analysis.head_report import HeadReport, load_report
 from specviz.build import Spec
-from specviz.drafters.head_file import CONFIG, WEIGHTS, hash_weights
+from specviz.drafters.head_file import CONFIG, WEIGHTS, hash_weights, load_head
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.prompts import read_prompts
 from specviz.say import Say
@@ -22,12 +22,13 @@ from specviz.training.card import save_report, write_card
 from specviz.training.curves import MARK
 from specviz.training.data import held_out, read_records
 from specviz.training.distil import Writing, distil
-from specviz.training.features import Capture, capture, default_taps
-from specviz.training.fit import Plan, fit
+from specviz.training.features import Capture, capture, default_taps, open_capture
+from specviz.training.fit import Plan, fit, fit_settings
 from specviz.training.fixed_text import OTHER, FixedText, Question, fixed_text, read_questions
 from specviz.training.method_knobs import check_knobs
 from specviz.training.probe import forward_speed, in_words, writing_seconds
 from specviz.training.report import Measures, head_report
+from specviz.training.state import check_settings, read_progress
 
 if TYPE_CHECKING:
     from specviz.target import Target
@@ -164,16 +165,24 @@ def _run_folder(order: Order, method: str, features: Capture, place: Path) -> Pa
 
 
 def train_shares(
-    method: str, features: Path | Sequence[Path], shares: Sequence[float], *, target: str, run: Path, plan: Plan, knobs: Mapping[str, Any], say: Say = print
-) -> None:
-    """Trains on parts of the data, each in a folder beside `run` where a report finds it for the learning curve; finished ones are kept."""
+    method: str, features: Path | Sequence[Path], shares: Sequence[float], *, target: str, run: Path, plan: Plan, knobs: Mapping[str, Any],
+    start: Path | None = None, say: Say = print,
+) -> None:  # fmt: skip
+    """Trains on parts of the data, each in a folder beside `run` where a report finds it for the learning curve; finished ones are kept.
+
+    Raises BadInput where such a folder holds a fit with other settings, which would be a point of another curve.
+    """
+    captures = [open_capture(path) for path in ([features] if isinstance(features, Path) else features)]
+    begun = {} if start is None else {"start": hash_weights(load_head(start, method).folder)}
     for share in shares:
         beside = run.with_name(f"{run.name}{MARK}{share:g}")
+        part = replace(plan, data_share=share)
         if (beside / "result.json").exists():
+            check_settings(beside, read_progress(beside) or {}, fit_settings(method, captures, part, knobs, begun))
             say(f"train {method} on {share:g} of the data: skipped, its result is in {beside}")
             continue
-        part = replace(plan, data_share=share)
-        fit(method, features, target=target, out=beside / "head", run=beside, plan=part, knobs=knobs, say=lambda text: say(f"train {method}: {text}"))
+        told = lambda text: say(f"train {method}: {text}")
+        fit(method, features, target=target, out=beside / "head", run=beside, plan=part, knobs=knobs, start=start, say=told)
 
 
 def _why_train(head: Path, features: Capture, settings: Mapping[str, Any]) -> str | None:
@@ -182,8 +191,8 @@ def _why_train(head: Path, features: Capture, settings: Mapping[str, Any]) -> st
         return f"there is no head in {head}"
     try:
         raw = json.loads((head / CONFIG).read_text(encoding="utf-8"))
-        theirs, trained = raw["target"]["weights"], raw["training"]
-    except (KeyError, TypeError, ValueError) as problem:
+        theirs, trained = raw["target"]["weights"], raw["training"] | raw["training"].get("asked", {})
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise BadFile(f"{head / CONFIG} is damaged ({problem}). Delete the folder; the head is trained again.") from problem
     if theirs != features.fingerprint.weights:
         return f"the head in {head} is stale: trained against {theirs}, the target is {features.fingerprint.weights}"
