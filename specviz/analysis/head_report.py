@@ -15,7 +15,7 @@ from specviz.errors import BadFile, Missing
 
 FORMAT = "specviz-head-report-1"
 NAME = "report.json"
-SIZES = (4, 8, 12, 16, 24, 32, 48, 60)  # nodes of the growing trees that a report measures
+SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 60)  # nodes of the growing trees that a report measures
 MAIN_NODES = 24  # the tree that depths, categories and temperatures are compared at
 LARGEST = 16 * 2**20  # bytes; a report is a few dozen KB
 

@@ -13,7 +13,7 @@ def race_over_time(trace: Trace, row: int = 0) -> go.Figure:
     line, baseline, speedup = timeline(trace, row), baseline_of(trace, row), measured_speedup(trace, row)
     if len(line.tokens) < 2:
         return empty("Tokens over time", "No round yet.")
-    title = f"{speedup:.2f} times as fast as plain decoding" if speedup else "Tokens over time, no plain run yet"
+    title = f"{speedup:.2f} times as fast as plain" if speedup else "Tokens over time, no plain run yet"
     drawn = figure(title, "seconds of decoding", "new tokens")
     if baseline is not None:
         times = baseline.times or (0.0, baseline.decoding_seconds)  # without the time of each token: from the first to the last

@@ -18,7 +18,7 @@ def time_split(trace: Trace, row: int = 0) -> go.Figure:
     bars = {"this run": {name: (numbers.seconds.get(name) or 0.0) / numbers.decoded_tokens for name in COLOURS}}
     if baseline is not None and baseline.tokens > 1:
         bars = {"plain": {name: baseline.seconds.get(name, 0.0) / (baseline.tokens - 1) for name in COLOURS}} | bars
-    drawn = figure(f"{1000 * numbers.decoding_seconds / numbers.decoded_tokens:.1f} ms of decoding per token", "ms per token", "")
+    drawn = figure(f"{1000 * numbers.decoding_seconds / numbers.decoded_tokens:.1f} ms a token", "ms per token", "")
     for name, colour in COLOURS.items():
         drawn.add_bar(
             x=[1000 * split[name] for split in bars.values()],
