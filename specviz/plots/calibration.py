@@ -39,7 +39,7 @@ def reliability(bins: Sequence[CalibrationBin]) -> go.Figure:
         mode="lines+markers+text",
         name="accepted",
         text=[short(count) for count in counts],
-        textposition=["bottom right" if confidence < 0.8 else "bottom left" for confidence in x],  # inward at the right edge
+        textposition=["bottom right" if confidence < 0.9 else "bottom center" for confidence in x],  # inward at the right edge
         textfont={"size": 10},
         cliponaxis=False,
         line={"color": ACCEPTED, "width": 2},
