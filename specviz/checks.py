@@ -13,16 +13,25 @@ DEEPEST = 32  # levels of nesting in free records such as meta
 Check = Callable[[Any], bool]
 
 
+def is_whole(value: Any) -> bool:
+    """True for a whole number that fits 63 bits: JSON's own have no limit, and True is no number."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
 def is_count(value: Any) -> bool:
-    """True for a whole number from 0 that fits 63 bits: JSON's own have no limit."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    """True for a whole number from 0 that fits 63 bits."""
+    return is_whole(value) and value >= 0
+
+
+def told(value: Any) -> str:
+    """Returns a value of a file as a sentence shows it, cut to a few words."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_number(value: Any) -> bool:
-    """True for a finite number that a float can hold; a whole number of JSON has no limit of its own, and True is no number."""
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, float) and math.isfinite(value)
+    """True for a finite number that a float can hold."""
+    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _text(value: Any) -> bool:
@@ -70,15 +79,11 @@ def _part(**kinds: Check) -> Check:
     return lambda value: is_record(value) and all(fits(value[name]) for name, fits in kinds.items() if name in value)
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
 _META: dict[str, Check] = {
-    "target": _part(name=_text, fingerprint=_maybe(is_record)), "device": _part(name=_text, type=_text), "dtype": _text, "versions": is_record, "seed": _whole,
+    "target": _part(name=_text, fingerprint=_maybe(is_record)), "device": _part(name=_text, type=_text), "dtype": _text, "versions": is_record, "seed": is_whole,
     "drafter": _part(name=_text, knobs=is_record, shape=_maybe(_part(name=_text, knobs=is_record)), warnings=_maybe(_list(_text)), budget=_maybe(is_record)),
     "rule": _part(name=_text, knobs=is_record, lossless=_maybe(_flag)),
-    "sampling": _part(temperature=is_number, top_p=is_number, top_k=_whole, seed=_whole),
+    "sampling": _part(temperature=is_number, top_p=is_number, top_k=is_whole, seed=is_whole),
 }  # fmt: skip
 
 

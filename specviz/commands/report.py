@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from specviz.analysis.head_report import SIZES
 from specviz.commands import base
 from specviz.errors import BadInput
 from specviz.say import Say
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     full = parser.add_argument_group("the full report")
     full.add_argument("--prompts", type=Path, metavar="FILE", help="prompts that no head was trained on; their `task` is the kind of prompt")
     full.add_argument("--max-new-tokens", type=base.positive, default=128, metavar="N", help="per prompt (default: %(default)s)")
-    full.add_argument("--nodes", type=base.positive, nargs="+", metavar="N", help="sizes of growing trees (default: 4 6 8 12 16 24 32 48 60)")
+    full.add_argument("--nodes", type=base.positive, nargs="+", metavar="N", help=f"sizes of growing trees (default: {' '.join(map(str, SIZES))})")
     full.add_argument("--check-prompts", type=base.positive, default=10, metavar="N", help="decoded for real at temperature 0 (default: %(default)s)")
     full.add_argument("--sample-prompts", type=base.positive, default=20, metavar="N", help="decoded for real at 0.7 and 1 (default: %(default)s)")
     full.add_argument("--skip", default="", metavar="PARTS", help="leave out real decoding: checked, sampled or both with a comma")

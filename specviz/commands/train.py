@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plan", action="append", default=[], metavar="NAME=VALUE", help="hyper-parameter, for example --plan epochs=4 --plan rate=0.001; repeatable"
     )
     parser.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="of the method, for example --knob unroll=3; repeatable")
-    parser.add_argument("--start", type=Path, metavar="FOLDER", help="an earlier head of this method to begin from: a new fine-tune needs far fewer steps so")
+    parser.add_argument("--start", type=Path, metavar="FOLDER", help="an earlier head of this method and these sizes to begin from")
     parser.add_argument("--learning-curve", action="store_true", help="train on 1/8, 1/4 and 1/2 of the data too, for the report's learning curve")
     parser.add_argument("--show-batch", action="store_true", help="print the first batch with its loss mask, and train nothing")
     every = parser.add_argument_group("train all")
@@ -103,15 +103,13 @@ def _show_batch(args: argparse.Namespace, out: Console) -> int:
     from specviz.sources import local_folder
     from specviz.strings import Strings
     from specviz.training.data import read_records
-    from specviz.training.features import check_origin, open_capture
+    from specviz.training.features import open_captures
     from specviz.training.loss_mask import first_batch, read_target
     from specviz.training.pipeline import check_methods
 
     check_methods([args.method])
     place = local_folder(args.target)
-    captures = [open_capture(folder) for folder in args.features or ()]
-    for one in captures:
-        check_origin(one, place)
+    captures = open_captures(args.features or (), place)
     records = [record for one in captures for shard in one.done() for record in one.records(shard)] if captures else read_records(args.data)
     config, tokenizer = read_target(place)
     print_batch(out, first_batch(records, config, _plan(args)), Strings(tokenizer).text)

@@ -50,14 +50,14 @@ class LayerSteps(Steps):
         self, layer: DraftLayer, embed: Callable[[Tensor], Tensor], log_q: Callable[[Tensor], Tensor], vocabulary: Tensor, *, states: Tensor, slots: int
     ) -> None:
         """`states` `[ENTER, width]` of zeros: where the target's states come in, and of which dtype everything is."""
-        self._layer, self._embed, self._log_q, self.vocabulary, self.slots = layer, embed, log_q, vocabulary, slots
+        super().__init__(vocabulary, _BEFORE + ENTER, states)
+        self._layer, self._embed, self._log_q, self.slots = layer, embed, log_q, slots
         sizes, device = layer.sizes, states.device
         self._keys, self._values = (states.new_zeros(1, sizes.kv_heads, MOST_EXPANDED + slots, sizes.head_dim) for _ in range(2))
         self._group = sizes.heads // sizes.kv_heads
         self._places = torch.arange(slots, device=device)
         drafted = torch.arange(MOST_EXPANDED, device=device)
         self._itself = self._hide(drafted[:, None] != drafted, states.dtype)
-        self.inputs = {"numbers": torch.zeros(_BEFORE + ENTER, dtype=torch.int64, device=device), "states": states}
         self.inputs["numbers"][2] = 1
 
     @property

@@ -124,8 +124,7 @@ class LayerDrafter(HeadDrafter):
         return self.rows.log_q(output)
 
     def steps(self, slots: int) -> LayerSteps:
-        states = torch.zeros(ENTER, self.target.hidden_size * len(self.taps), dtype=self.target.dtype, device=self.target.device)
-        return LayerSteps(self.module, self.embed, self.log_q, self.rows.vocabulary, states=states, slots=slots)
+        return LayerSteps(self.module, self.embed, self.log_q, self.rows.vocabulary, states=self.no_states(ENTER), slots=slots)
 
     @per_row
     def draft(self, seen: Feedback) -> RowFlow:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from specviz.checks import is_number
+from specviz.checks import is_number, is_whole, told
 from specviz.drafters._eagle3_module import Eagle3Layer, Eagle3Sizes
 from specviz.drafters._hydra_module import HydraHeads, HydraSizes
 from specviz.drafters._layer import ROPE_KINDS, LayerSizes
@@ -117,19 +117,14 @@ def check_scaling(scaling: Mapping[str, Any]) -> None:
 
 
 def _refuse(name: str, value: Any, expected: str) -> NoReturn:
-    told = repr(value)
-    raise ValueError(f"{name}={told if len(told) <= 60 else told[:57] + '...'}, expected {expected}")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    raise ValueError(f"{name}={told(value)}, expected {expected}")
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (_whole, "a whole number"),
+    "int": (is_whole, "a whole number"),
     "float": (is_number, "a number"),
     "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "tuple[int, ...]": (lambda value: all(_whole(tap) and 0 <= tap <= MOST for tap in value), "layer numbers from 0"),
+    "tuple[int, ...]": (lambda value: all(is_whole(tap) and 0 <= tap <= MOST for tap in value), "layer numbers from 0"),
     "Mapping[str, Any] | None": (lambda value: value is None or isinstance(value, Mapping), "an object or null"),
     "LayerSizes | None": (lambda value: value is None or isinstance(value, LayerSizes), "an object or null"),
 }

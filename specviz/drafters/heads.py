@@ -134,6 +134,10 @@ class HeadDrafter(Drafter):
         embedding: Tensor = self.target.model.get_input_embeddings()(tokens)
         return embedding
 
+    def no_states(self, rows: int) -> Tensor:
+        """Returns zeros `[rows, taps * width]` in the place of the target's tapped states."""
+        return torch.zeros(rows, self.target.hidden_size * len(self.taps), dtype=self.target.dtype, device=self.target.device)
+
     @property
     def levels(self) -> int:
         """How deep the head can draft."""

@@ -73,12 +73,8 @@ class HydraSteps(Steps):
     """Hydra's heads over fixed tensors; `numbers[1]` is the root, `states` `[1, hidden]` that of the token before it."""
 
     def __init__(self, drafter: Hydra) -> None:
-        target = drafter.target
-        self._drafter, self.vocabulary = drafter, drafter.rows.vocabulary
-        self.inputs = {
-            "numbers": torch.zeros(2, dtype=torch.int64, device=target.device),
-            "states": torch.zeros(1, target.hidden_size, dtype=target.dtype, device=target.device),
-        }
+        super().__init__(drafter.rows.vocabulary, 2, drafter.no_states(1))
+        self._drafter = drafter
 
     def first(self, form: Form, view: int, numbers: Tensor, states: Tensor) -> Drafted:
         path = self._drafter.embed(numbers[1:])[None]

@@ -54,12 +54,8 @@ class MedusaSteps(Steps):
     """Medusa's heads over fixed tensors: all of them at once in the first step; `states` `[1, hidden]` is that of the token before the root."""
 
     def __init__(self, drafter: Medusa) -> None:
-        target = drafter.target
-        self._drafter, self.vocabulary = drafter, drafter.rows.vocabulary
-        self.inputs = {
-            "numbers": torch.zeros(1, dtype=torch.int64, device=target.device),
-            "states": torch.zeros(1, target.hidden_size, dtype=target.dtype, device=target.device),
-        }
+        super().__init__(drafter.rows.vocabulary, 1, drafter.no_states(1))
+        self._drafter = drafter
 
     def first(self, form: Form, view: int, numbers: Tensor, states: Tensor) -> Drafted:
         log_q = self._drafter.log_q(states[0])

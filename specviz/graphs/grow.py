@@ -86,9 +86,12 @@ class Steps(ABC):
     running twice on the same inputs must give the same.
     """
 
-    inputs: dict[str, torch.Tensor]
-    vocabulary: torch.Tensor  # [draft vocabulary] the target's ids
     slots = 0  # committed tokens that there is room for; 0 for a head that remembers none
+
+    def __init__(self, vocabulary: torch.Tensor, numbers: int, states: torch.Tensor) -> None:
+        """`vocabulary` `[draft vocabulary]` are the target's ids; `states` zeros of the shape and dtype in which the target's come in."""
+        self.vocabulary = vocabulary
+        self.inputs = {"numbers": torch.zeros(numbers, dtype=torch.int64, device=states.device), "states": states}
 
     def reset(self) -> None:
         """Forgets the run before: inputs become harmless ones, and what is remembered zeros."""

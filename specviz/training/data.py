@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specviz.checks import is_count, is_number
+from specviz.checks import is_count, is_number, told
 from specviz.errors import BadFile, BadInput, Missing
 
 MOST = 2**31 - 1  # no vocabulary is larger
@@ -62,27 +62,21 @@ def _parse(line: str, where: str) -> Record:
 def to_record(raw: Any, where: str) -> Record:
     """Returns the record of a JSON object; raises BadFile naming `where` it stood and the field that is not what it should be."""
     if not isinstance(raw, Mapping):
-        raise BadFile(f"{where} is no training record but {_short(raw)}; expected an object with ids and answer_start.")
+        raise BadFile(f"{where} is no training record but {told(raw)}; expected an object with ids and answer_start.")
     ids, start = raw.get("ids"), raw.get("answer_start", 0)
     if not isinstance(ids, list) or not ids:
-        raise BadFile(f"{where}: ids is {_short(ids)}, expected a list of token ids, whole numbers from 0.")
+        raise BadFile(f"{where}: ids is {told(ids)}, expected a list of token ids, whole numbers from 0.")
     if set(map(type, ids)) != {int} or not 0 <= min(ids) <= max(ids) <= MOST:
         odd = next(one for one in ids if not is_count(one) or one > MOST)
-        raise BadFile(f"{where}: ids holds {_short(odd)}, expected token ids, whole numbers from 0.")
+        raise BadFile(f"{where}: ids holds {told(odd)}, expected token ids, whole numbers from 0.")
     if not isinstance(start, int) or not is_count(start) or not 0 < start <= len(ids):
-        raise BadFile(f"{where}: answer_start is {_short(start)}, which does not fit {len(ids)} ids; expected a whole number from 1 to {len(ids)}.")
+        raise BadFile(f"{where}: answer_start is {told(start)}, which does not fit {len(ids)} ids; expected a whole number from 1 to {len(ids)}.")
     temperature, source = raw.get("temperature", 0.0), raw.get("prompt_source", "")
     if not is_number(temperature) or temperature < 0:
-        raise BadFile(f"{where}: temperature is {_short(temperature)}, expected a number from 0.")
+        raise BadFile(f"{where}: temperature is {told(temperature)}, expected a number from 0.")
     if not isinstance(source, str):
-        raise BadFile(f"{where}: prompt_source is {_short(source)}, expected text.")
+        raise BadFile(f"{where}: prompt_source is {told(source)}, expected text.")
     return Record(tuple(ids), start, float(temperature), source)
-
-
-def _short(value: Any) -> str:
-    """Returns a value of a file for a sentence, cut to a few words."""
-    told = repr(value)
-    return told if len(told) <= 60 else f"{told[:57]}..."
 
 
 def check_tokens(records: Iterable[Record], vocab_size: int) -> None:

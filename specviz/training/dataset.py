@@ -17,8 +17,8 @@ from torch import Tensor
 from specviz.errors import BadFile
 from specviz.training.data import Record, held_out
 from specviz.training.features import Capture
+from specviz.training.soft_loss import rows_at_once
 
-TEACHER_ROWS = (1024, 16384)  # at a time on a CPU, on CUDA: their logits have to fit
 TOP = 32  # of the target's distribution; the rest of its mass is spread by renormalising
 
 
@@ -215,7 +215,7 @@ def _write_teacher(stem: Path, features: np.ndarray, records: Sequence[Record], 
     asked = np.concatenate([np.arange(len(r.ids)) >= r.answer_start - 1 for r in records]).nonzero()[0]
     values = np.zeros((len(features), TOP), np.float16)
     indices = np.zeros((len(features), TOP), np.int32)
-    for part in np.array_split(asked, max(1, len(asked) // TEACHER_ROWS[rows.device.type == "cuda"])):
+    for part in np.array_split(asked, max(1, len(asked) // rows_at_once(rows.device))):
         hidden = torch.from_numpy(features[part]).to(rows.device).float()
         top = (hidden @ rows.T).softmax(-1).topk(TOP)
         values[part] = (top.values / top.values.sum(-1, keepdim=True)).half().cpu().numpy()

@@ -88,6 +88,17 @@ def open_capture(folder: Path) -> Capture:
     return found
 
 
+def open_captures(folders: Path | Sequence[Path], target: Path) -> list[Capture]:
+    """Opens the features that count as one data set; raises BadInput for those of other weights than the target's, or a folder given twice."""
+    found = [open_capture(folder) for folder in ([folders] if isinstance(folders, Path) else folders)]
+    for one in found:
+        check_origin(one, target)
+    places = [one.folder.resolve() for one in found]
+    if doubled := next((place for place in places if places.count(place) > 1), None):
+        raise BadInput(f"The features in {doubled} are given twice, and would count twice. Give every folder once.")
+    return found
+
+
 def check_origin(found: Capture, target: Path) -> None:
     """Raises BadInput for features of other weights than those in the folder `target`."""
     weights = hash_folder(target)

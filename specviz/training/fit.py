@@ -19,7 +19,7 @@ from specviz.say import Say, silent
 from specviz.sources import DEFAULT_TARGET, Fingerprint, locate, models_dir
 from specviz.training.data import Record, check_tokens, draft_vocabulary
 from specviz.training.dataset import Dataset
-from specviz.training.features import Capture, check_origin, open_capture
+from specviz.training.features import Capture, open_captures
 from specviz.training.loop import Loop, Plan
 from specviz.training.methods.base import Frozen, Lesson
 from specviz.training.workers import Workers
@@ -57,9 +57,7 @@ def fit(
     """
     plan = plan or Plan()
     folder = Path(locate(target))
-    captures = [open_capture(path) for path in ([features] if isinstance(features, Path) else features)]
-    for capture in captures:
-        check_origin(capture, folder)
+    captures = open_captures(features, folder)
     workers = Workers(plan.precision)
     say = say if workers.first else silent
     earlier = None if start is None else load_head(start, method)
@@ -71,8 +69,7 @@ def fit(
     dataset = _dataset(captures, lesson, plan, say)
     with workers.first_alone():
         dataset.teach(frozen.rows.to(workers.device))
-    begun = {} if earlier is None else {"start": hash_weights(earlier.folder)}
-    settings = fit_settings(method, captures, plan, knobs or {}, begun)
+    settings = fit_settings(method, captures, plan, knobs or {}, start)
     loop = Loop(lesson, dataset, plan, run or Path("runs/fit") / method, workers=workers, settings=settings, say=say)
     seconds = loop.run()
     hits = loop.measure()
@@ -87,17 +84,18 @@ def fit(
         "held_out_acceptance": [round(share, 4) for share in fitted.acceptance],
     }
     asked = {name: value for name, value in asdict(plan).items() if gone.get(name, value) != value}
-    training = asdict(plan) | dict(knobs or {}) | begun | gone | ({"asked": asked} if asked else {})
+    training = asdict(plan) | dict(knobs or {}) | ({"start": settings["start"]} if start else {}) | gone | ({"asked": asked} if asked else {})
     if workers.first:
         _save(fitted, lesson, Fingerprint(captures[0].fingerprint.weights), training, loop.folder)
     say(f"saved {fitted.folder}; held-out acceptance per depth {gone['held_out_acceptance']}, chain tau {fitted.chain_tau:.3f}")
     return fitted
 
 
-def fit_settings(method: str, captures: Sequence[Capture], plan: Plan, knobs: Mapping[str, Any], begun: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all that decides the weights of a fit; `begun` is {"start": hash of the head it begins from}, or nothing."""
+def fit_settings(method: str, captures: Sequence[Capture], plan: Plan, knobs: Mapping[str, Any], start: Path | None) -> dict[str, Any]:
+    """Returns all that decides the weights of a fit; the head that it begins from by the hash of its weights."""
     data = "+".join(capture.data for capture in captures)
-    return {"method": method, "target": captures[0].fingerprint.weights, "data": data, "knobs": dict(knobs), "start": begun.get("start"), **asdict(plan)}
+    begun = None if start is None else hash_weights(start)
+    return {"method": method, "target": captures[0].fingerprint.weights, "data": data, "knobs": dict(knobs), "start": begun, **asdict(plan)}
 
 
 def _dataset(captures: Sequence[Capture], lesson: Lesson, plan: Plan, say: Say) -> Dataset:

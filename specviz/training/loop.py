@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from specviz.checks import is_number
+from specviz.checks import is_number, is_whole
 from specviz.errors import BadInput
 from specviz.say import Say
 from specviz.training.dataset import Batch, Dataset, shuffled_batches
@@ -52,18 +52,18 @@ class Plan:
         """Refuses what would end in an untrained head or far into the work. Raises BadInput naming the value."""
         for name, least in LEAST.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not is_whole(value) or value < least:
                 raise BadInput(f"{name}={value!r} is not possible in a plan: expected a whole number from {least}.")
         for name, (low, high) in BETWEEN.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            if not is_number(value) or not low <= value <= high:
                 raise BadInput(f"{name}={value!r} is not possible in a plan: expected a number from {low} to {high}.")
         if self.within is not None and not (is_number(self.within) and self.within > 0):
             raise BadInput(f"within={self.within!r} is not possible in a plan: expected a number of seconds above 0, or nothing.")
-        if self.stop_after is not None and (isinstance(self.stop_after, bool) or not isinstance(self.stop_after, int) or self.stop_after < 1):
+        if self.stop_after is not None and (not is_whole(self.stop_after) or self.stop_after < 1):
             raise BadInput(f"stop_after={self.stop_after!r} is not possible in a plan: expected a whole number of steps from 1, or nothing.")
         betas = self.betas if isinstance(self.betas, list | tuple) else ()
-        if len(betas) != 2 or not all(isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1 for beta in betas):
+        if len(betas) != 2 or not all(is_number(beta) and 0 <= beta < 1 for beta in betas):
             raise BadInput(f"betas={self.betas!r} is not possible in a plan: expected two numbers from 0 and below 1, such as [0.9, 0.95].")
         if self.precision not in ("bf16", "fp32"):
             raise BadInput(f"precision={self.precision!r} is not possible in a plan: expected bf16 or fp32.")

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from specviz.checks import is_number
+from specviz.checks import is_number, is_whole
 from specviz.drafters.head_sizes import MOST_PARTS
 from specviz.errors import BadInput
 
@@ -25,7 +25,7 @@ def check_knobs(method: str, knobs: Mapping[str, Any]) -> None:
 
 def _check(name: str, value: Any, kind: str) -> None:
     fits = {
-        "int": (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_PARTS, f"a whole number from 1 to {MOST_PARTS}"),
+        "int": (is_whole(value) and 1 <= value <= MOST_PARTS, f"a whole number from 1 to {MOST_PARTS}"),
         "float": (is_number(value) and value >= 0, "a number from 0"),
         "bool": (isinstance(value, bool), "true or false"),
     }

@@ -16,13 +16,13 @@ from specviz.drafters.head_file import CONFIG, WEIGHTS, hash_weights, load_head
 from specviz.errors import BadFile, BadInput, Missing
 from specviz.prompts import read_prompts
 from specviz.say import Say
-from specviz.sources import hash_folder, models_dir
+from specviz.sources import hash_folder, locate, models_dir
 from specviz.training import methods as package
 from specviz.training.card import save_report, write_card
 from specviz.training.curves import MARK
 from specviz.training.data import held_out, read_records
 from specviz.training.distil import Writing, distil
-from specviz.training.features import Capture, capture, default_taps, open_capture
+from specviz.training.features import Capture, capture, default_taps, open_captures
 from specviz.training.fit import Plan, fit, fit_settings
 from specviz.training.fixed_text import OTHER, FixedText, Question, fixed_text, read_questions
 from specviz.training.method_knobs import check_knobs
@@ -172,13 +172,14 @@ def train_shares(
 
     Raises BadInput where such a folder holds a fit with other settings, which would be a point of another curve.
     """
-    captures = [open_capture(path) for path in ([features] if isinstance(features, Path) else features)]
-    begun = {} if start is None else {"start": hash_weights(load_head(start, method).folder)}
+    captures = open_captures(features, Path(locate(target)))
+    if start is not None:
+        load_head(start, method)  # what is wrong with it is said before the first share is trained
     for share in shares:
         beside = run.with_name(f"{run.name}{MARK}{share:g}")
         part = replace(plan, data_share=share)
         if (beside / "result.json").exists():
-            check_settings(beside, read_progress(beside) or {}, fit_settings(method, captures, part, knobs, begun))
+            check_settings(beside, read_progress(beside) or {}, fit_settings(method, captures, part, knobs, start))
             say(f"train {method} on {share:g} of the data: skipped, its result is in {beside}")
             continue
         told = lambda text: say(f"train {method}: {text}")

@@ -262,3 +262,8 @@ def test_a_fit_needs_records_to_train_on_and_some_held_out(features, tiny_folder
     for share, told in ((0.0, "0 held out"), (1.0, "0 are left to train on")):
         with pytest.raises(BadInput, match=told):
             fit("medusa", features.folder, target=str(tiny_folder), run=tmp_path, plan=replace(PLAN, held_out=share), **QUIET)
+
+
+def test_features_given_twice_are_refused(features, tiny_folder, tmp_path):
+    with pytest.raises(BadInput, match="given twice"):
+        fit("medusa", [features.folder, features.folder.parent / "." / features.folder.name], target=str(tiny_folder), run=tmp_path / "run", plan=PLAN, **QUIET)
