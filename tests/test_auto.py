@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from measured import costs, profile, reported_head
+from made_costs import costs, profile, reported_head
 from recorded import run_tiny
 
 from specviz.analysis.profile import Profile

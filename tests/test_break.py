@@ -12,7 +12,7 @@ import torch
 from checkpoints import makers
 from checkpoints.own import LAYER, H
 from head_reports import make_report
-from measured import profile
+from made_costs import profile
 
 from specviz import shapes
 from specviz.analysis import profile_file

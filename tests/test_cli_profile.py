@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_fixture import Cli, run_fixture  # noqa: F401
-from measured import costs, profile, reported_head
+from made_costs import costs, profile, reported_head
 
 from specviz import __version__
 from specviz.analysis.profile_file import remembered_profiles, write_profile

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from head_reports import make_report
-from measured import costs, profile
+from made_costs import costs, profile
 
 from specviz.analysis.budget import budget_text, choose, taus_of
 from specviz.analysis.head_report import Sampled

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from measured import SETTING, costs, profile
+from made_costs import SETTING, costs, profile
 
 from specviz.analysis.profile import Spread, interpolate
 from specviz.analysis.profile_file import profile_path, read_profile, remembered_profiles, setting_of, to_json, write_profile

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured import SETTING, profile
+from made_costs import SETTING, profile
 from recorded import SECONDS, round_of, trace_of
 
 from specviz.analysis.profile_file import profile_path, write_profile

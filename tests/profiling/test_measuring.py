@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from measured import reported_head
+from made_costs import reported_head
 
 from specviz.analysis.profile_file import profile_path, read_profile
 from specviz.build import build_drafter, load_drafter, parse_spec

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from apps import LOOPING, SETTINGS, live_page, live_values, make_app, request
-from measured import reported_head
+from made_costs import reported_head
 
 from specviz.build import Spec
 from specviz.profiling import measure
