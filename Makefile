@@ -20,8 +20,7 @@ ifeq ($(or $(SPECVIZ_TARGET),$(DEFAULT_TARGET)),$(DEFAULT_TARGET))
 NEEDED_WEIGHTS := $(WEIGHTS)
 endif
 
-# Idle threads that spin cost more than they save on small machines; nothing here may call home or look for updates.
-export OMP_WAIT_POLICY ?= passive
+# Nothing here may call home or look for updates.
 export GRADIO_ANALYTICS_ENABLED ?= False
 export HF_HUB_DISABLE_TELEMETRY ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1

@@ -181,9 +181,9 @@ def overhead_section(result: Record) -> str:
 
 
 def streaming_section(result: Record) -> str:
-    names = {"handler": "the page's handler, nobody connected", "client": "a client reads the stream over HTTP"}
+    names = {"handler": "the app's handler, nobody connected", "client": "the app, and a client reads the stream over HTTP"}
     rows = [[text, brackets(result["decoding_ratio"][mode], 3), brackets(result["wall_ratio"][mode], 3)] for mode, text in names.items()]
-    text = f"`{result['spec']}`, {result['tokens']} tokens, {result['repeats']} repeats, against the same run decoded directly in the same process. The page rests after each picture on purpose; that is in the wall time only.\n\n"
+    text = f"`{result['spec']}`, {result['tokens']} tokens, {result['repeats']} repeats, against the same run decoded alone, in the main thread of a process of its own. The page rests after each picture on purpose; that is in the wall time only.\n\n"
     return text + table(["", "decoding time", "wall time"], rows)
 
 

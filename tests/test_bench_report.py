@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_streaming_is_measured_on_the_real_page(tiny_target: Any, monkeypatch: p
     monkeypatch.setattr(runs, "FRAME", 0.0)  # a picture of every round, as those of a tiny target take no time
 
     app = App(SETTINGS, streaming_check.Watched(SETTINGS, load=lambda: tiny_target))
-    told = streaming_check.measure(app, LOOPING, 12, 2)
+    told = streaming_check.measure(app, partial(streaming_check.decoded, tiny_target), LOOPING, 12, 2)
     assert {mode: [run["rounds"] for run in runs] for mode, runs in told["runs"].items()} == dict.fromkeys(
         streaming_check.MODES, [told["runs"]["direct"][0]["rounds"]] * 2
     )

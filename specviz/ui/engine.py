@@ -15,6 +15,7 @@ from specviz.sampling import Sampling
 from specviz.settings import Settings
 from specviz.sources import DEFAULT_TARGET, fetch_default
 from specviz.ui import zero
+from specviz.ui.one_thread import OneThread
 
 if TYPE_CHECKING:
     from specviz.analysis.profile import Profile
@@ -62,7 +63,7 @@ class Ask:
 
 
 class Engine:
-    """Loads the target in a background thread, keeps the drafters that were built, and decodes. Safe to share between sessions."""
+    """Loads the target in the background, keeps the drafters that were built, and decodes, in one thread for all. Safe to share between sessions."""
 
     def __init__(self, settings: Settings, load: Callable[[], Target] | None = None) -> None:
         self.settings = settings
@@ -73,6 +74,7 @@ class Engine:
         self._drafters: OrderedDict[str, Drafter] = OrderedDict()
         self._warm: set[str] = set()
         self._settled = threading.Event()
+        self._work = OneThread("specviz-decode")
         self._lent = zero.gpu(self._decode) if zero.enabled() else None
 
     @property
@@ -144,6 +146,9 @@ class Engine:
 
         Raises BadInput for a wrong name or knob, Missing for a lost checkpoint.
         """
+        return self._work.run(lambda: self._shaped(spec, temperature))
+
+    def _shaped(self, spec: Spec, temperature: float) -> Drafter:
         from specviz.build import shaped
 
         return shaped(self._loaded(spec), spec, temperature=temperature, say=log.info)
@@ -170,7 +175,7 @@ class Engine:
         from specviz.build import auto_of
         from specviz.profiling.budget import must_measure
 
-        made = self._loaded(ask.spec)
+        made = self._work.run(lambda: self._loaded(ask.spec))
         return auto_of(made, ask.spec) and must_measure(self.target, made, ask.sampling.temperature)
 
     @property
@@ -182,7 +187,7 @@ class Engine:
         """Measures what forwards of the target cost here, keeps the result for `nodes=auto` and the cost chart, and returns it."""
         from specviz.profiling.measure import QUICK, keep, measure
 
-        return keep(measure(self.target, QUICK), log.warning)
+        return self._work.run(lambda: keep(measure(self.target, QUICK), log.warning))
 
     def encode(self, ask: Ask) -> tuple[int, ...]:
         """Returns the prompt's token ids. Raises BadInput when it is empty or longer than the app's limit, or when too much is asked for."""
@@ -215,7 +220,7 @@ class Engine:
         """Yields the events of one run as they happen. Everything wrong with `ask` is raised before the first of them."""
         self.encode(ask)
         if self._lent is None:
-            yield from self._decode(ask, detail, stopped)
+            yield from self._work.each(lambda: self._decode(ask, detail, stopped))
         else:
             yield from zero.until_stopped(self._lent(ask, detail), stopped, self.target.decode)
 
@@ -223,7 +228,7 @@ class Engine:
         from specviz.build import build_rule
         from specviz.decode import Request, decode
 
-        ids, drafter, rule = self.encode(ask), self.drafter(ask.spec, ask.sampling.temperature), build_rule(ask.rule, ask.rule_knobs)
+        ids, drafter, rule = self.encode(ask), self._shaped(ask.spec, ask.sampling.temperature), build_rule(ask.rule, ask.rule_knobs)
         request = Request(ids, ask.prompt)
         yield from decode(self.target, drafter, rule, [request], sampling=ask.sampling, max_new_tokens=ask.max_new_tokens, detail=detail, stopped=stopped)
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from specviz.drafters.base import Feedback
-from specviz.drafters.prompt_lookup import PAYS_SHORT, SHORT, PromptLookup, Thrift
+from specviz.drafters.prompt_lookup import PAYS, SHORT, PromptLookup, Thrift
 from specviz.sampling import Sampling, Uniform
 from specviz.tree import TokenTree
 
@@ -44,7 +44,7 @@ def test_a_repeated_token_is_found_beside_itself(tiny_target):
 
 @pytest.mark.parametrize(("room", "copied"), [(0, 0), (2, 2), (50, 4)])
 def test_it_copies_no_more_than_fits(tiny_target, room, copied):
-    assert len(first(tiny_target, [1, 2, 3, 4, 5, 1], room, length=4)) == 1 + copied
+    assert len(first(tiny_target, [1, 2, 3, 4, 5, 1], room, length=4, pause=0)) == 1 + copied
 
 
 def test_the_index_grows_with_the_text_as_if_it_were_made_anew(tiny_target):
@@ -53,7 +53,7 @@ def test_the_index_grows_with_the_text_as_if_it_were_made_anew(tiny_target):
     flow = drafter.draft([feedback(text)])
     grown = next(flow)[0]
     for _ in range(40):
-        anew = first(tiny_target, text, ngram=3, length=5)
+        anew = first(tiny_target, text, ngram=3, length=5, pause=0)
         assert (grown.tokens, grown.note[:2]) == (anew.tokens, anew.note[:2])
         text += [rng.randrange(4) for _ in range(rng.randrange(1, 5))]
         grown = flow.send([feedback(text)])[0]
@@ -84,9 +84,9 @@ TEXT = list(range(10, 60))
 MISLEADING = [token for block in range(100, 4100, 100) for token in (7, *range(block, block + 10))]  # after each 7 comes what never came before
 
 
-def test_copies_that_are_never_accepted_get_short_then_pause_and_are_tried_again(tiny_target):
+def test_copies_that_are_never_accepted_stay_short_then_pause_and_are_tried_again(tiny_target):
     trees = drive(tiny_target, [7, *TEXT], MISLEADING, pause=4)
-    assert copied(trees)[:2] == [10, SHORT]
+    assert set(copied(trees)) == {0, SHORT}
     pauses = [len(run) for run in "".join("." if not n else "x" for n in copied(trees)).split("x") if run]
     assert pauses[:4] == [1, 2, 4, 4]  # ever longer, up to the knob, with one copy tried in between
     for tree in trees:
@@ -100,24 +100,30 @@ def test_with_no_pause_copies_are_always_whole(tiny_target):
     assert set(copied(drive(tiny_target, [7, *TEXT], MISLEADING, pause=0, length=4))) == {4}
 
 
-def test_copies_that_are_accepted_are_never_cut(tiny_target):
-    assert set(copied(drive(tiny_target, [*TEXT, 10], TEXT[1:43], length=6))) == {6}
+def test_copies_double_while_they_are_accepted_whole(tiny_target):
+    text = list(range(100, 150))
+    assert copied(drive(tiny_target, [*text, 100], text[1:40], length=10)) == [3, 6, 10, 10, 5]  # the last: what may still be emitted
 
 
-def test_whole_copies_come_back_when_the_text_repeats_itself_again(tiny_target):
-    trees = drive(tiny_target, [7, *TEXT], [*MISLEADING, *TEXT, *TEXT], length=6, pause=2)
-    assert 0 in copied(trees)
-    assert copied(trees)[-3] == 6
+def test_a_copy_that_breaks_off_makes_the_next_one_short(tiny_target):
+    assert copied(drive(tiny_target, [7, *TEXT], [*TEXT[:12], 99, *TEXT[20:40]], length=8)) == [3, 6, 8, 3, 6, 7]
+
+
+def test_where_nodes_cost_nothing_a_copy_is_whole_from_the_start():
+    thrift = Thrift(8, 10)
+    assert thrift.allowed(10) == 10
+    thrift.learn(0, 10)
+    assert thrift.allowed(10) == 10
 
 
 def test_thrift_forgets_at_the_pace_of_its_memory():
     thrift = Thrift(8)
     for _ in range(18):
-        assert thrift.allowed(10) in (10, SHORT)
-        thrift.learn(0)
+        assert thrift.allowed(10) == SHORT
+        thrift.learn(0, SHORT)
     assert thrift.gain == pytest.approx(0.5 * 0.9**18)
     assert not thrift.left
-    thrift.learn(0)
-    assert (thrift.gain < PAYS_SHORT, thrift.left, thrift.allowed(10)) == (True, 1, 0)
-    thrift.learn(6)
-    assert (thrift.left, thrift.allowed(10)) == (0, 10)
+    thrift.learn(0, SHORT)
+    assert (thrift.gain < PAYS, thrift.left, thrift.allowed(10)) == (True, 1, 0)
+    thrift.learn(3, SHORT)
+    assert (thrift.left, thrift.allowed(10)) == (0, 6)
