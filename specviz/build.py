@@ -125,7 +125,7 @@ def shaped(made: Drafter, spec: Spec, *, temperature: float = 0.0, say: Say = si
             return _plain(made.target, spec, budget)
         shape = replace(shape, values={**shape.values, "nodes": budget.nodes})
     ready: Any = copy.copy(made)  # safe: a drafter keeps nothing of a run
-    ready.shape = _fitted(shape, made.wide)
+    ready.shape = _fitted(shape, made)
     ready.spec = {**made.spec, "shape": ready.shape.to_json(), **({"budget": budget.to_json()} if budget else {})}
     drafter: Drafter = ready
     return drafter
@@ -143,13 +143,14 @@ def auto_knobs(made: Drafter) -> dict[str, Any] | None:
     return {"nodes": AUTO} if folder is not None and has_report(folder) else None
 
 
-def _fitted(shape: Bound, wide: bool) -> Bound:
-    """Returns the shape with depth and width that suit its nodes where they were left to `auto`."""
+def _fitted(shape: Bound, made: Drafter) -> Bound:
+    """Returns the shape with those knobs that were left to `auto` as they suit its nodes."""
     left = {name for name, value in shape.values.items() if value == AUTO}
     if not left:
         return shape
-    depth, top_k = fitting(shape.values["nodes"], wide=wide)
-    found = {"depth": depth, "top_k": top_k}
+    # replayed drafts run all levels at once, and those of a wide drafter are one step: nothing could be saved there
+    stops = "stop_below" in left and not (made.wide or made.target.runs_ahead)
+    found = fitting(shape.values["nodes"], wide=made.wide, stops=stops)
     return replace(shape, values={**shape.values, **{name: found[name] for name in left}})
 
 

@@ -19,6 +19,7 @@ from specviz.attention import fold_of, use_tree_attention
 from specviz.cache import TreeCache
 from specviz.errors import BadInput, Missing, UnsupportedModel
 from specviz.graphs.verify import Graphs
+from specviz.norms import fuse_norms
 from specviz.packed import pack_linears
 from specviz.sources import DEFAULT_TARGET, Fingerprint, hash_folder, hash_tensors, locate, short_name
 from specviz.staging import send
@@ -97,6 +98,8 @@ class Target:
         use_tree_attention(model)
         stock = pack_linears(model) if place.type == "cpu" and model.dtype == torch.float32 else None
         notes += (f"Verification uses torch's stock linear layers, which makes trees dearer: {stock}.",) if stock else ()
+        slow = fuse_norms(model)
+        notes += (f"Norms of this model run as their own small kernels, which makes every forward dearer: {slow}.",) if slow else ()
         target = cls(model, tokenizer, short_name(name), Fingerprint(hashed, dtype=_name(model.dtype)), notes)
         try:
             target.self_check()

@@ -42,12 +42,37 @@ def built(target: Target, head: Path, knobs: str = "", **options: object) -> Dra
 
 
 def test_depth_and_width_follow_the_nodes() -> None:
-    assert [fitting(nodes, wide=True) for nodes in (8, 16, 24, 64)] == [(3, 6), (4, 12), (5, 16), (6, 24)]
-    assert [fitting(nodes) for nodes in (2, 8, 9, 16, 17, 32, 33, 128, 256)] == [(3, 4), (3, 4), (4, 6), (4, 6), (5, 8), (5, 8), (6, 10), (6, 10), (6, 10)]
+    def sizes(nodes: int, **options: bool) -> tuple[float, ...]:
+        return tuple(fitting(nodes, **options).values())
+
+    assert [sizes(nodes, wide=True) for nodes in (8, 16, 24, 64)] == [(3, 6, 0.0), (4, 12, 0.0), (5, 16, 0.0), (6, 24, 0.0)]
+    assert [sizes(nodes)[:2] for nodes in (2, 8, 9, 16, 17, 32, 33, 128, 256)] == [(3, 4)] * 2 + [(4, 6)] * 2 + [(5, 8)] * 2 + [(6, 10)] * 3
+    assert [sizes(nodes, stops=True) for nodes in (6, 12, 64)] == [(5, 4, 0.2), (5, 6, 0.2), (6, 10, 0.2)]
+
+
+@pytest.mark.parametrize(("knobs", "wide", "ahead", "depth", "stop_below"), [
+    ("nodes=auto", False, False, 5, 0.2),
+    ("nodes=auto", True, False, 3, 0.0),
+    ("nodes=auto", False, True, 3, 0.0),
+    ("nodes=auto,stop_below=0", False, False, 3, 0.0),
+    ("nodes=auto,depth=2", False, False, 2, 0.2),
+    ("nodes=8,depth=auto", False, False, 3, 0.0),
+])  # fmt: skip
+def test_a_tree_stops_by_itself_where_a_draft_step_takes_time(
+    tiny_target: Target, head: Path, machine: Callable[[Profile], None], monkeypatch: pytest.MonkeyPatch,
+    knobs: str, wide: bool, ahead: bool, depth: int, stop_below: float,
+) -> None:  # fmt: skip
+    machine(profile({1: 1.0, 4: 1.0, 32: 40.0}))
+    monkeypatch.setattr(Eagle, "wide", wide)
+    monkeypatch.setattr(Target, "runs_ahead", ahead)
+    values = built(tiny_target, head, f"@dynamic:{knobs}").spec["shape"]["knobs"]
+    assert (values["nodes"] <= 8, values["depth"], values["stop_below"]) == (True, depth, stop_below)
 
 
 def test_auto_in_a_spec_covers_what_is_not_given() -> None:
-    assert build_shape(Spec("eagle", "dynamic", {}, {"nodes": "auto"}), Eagle).values == {"nodes": "auto", "depth": "auto", "top_k": "auto", "show_pruned": 32}
+    assert build_shape(Spec("eagle", "dynamic", {}, {"nodes": "auto"}), Eagle).values == {
+        "nodes": "auto", "depth": "auto", "top_k": "auto", "stop_below": "auto", "show_pruned": 32,
+    }  # fmt: skip
     assert build_shape(Spec("eagle", "dynamic", {}, {"nodes": "auto", "depth": "2"}), Eagle).values["depth"] == 2
     assert build_shape(Spec("eagle", "dynamic", {}, {"nodes": "12"}), Eagle).values["depth"] == 5
     assert str(check_spec(parse_spec("eagle@dynamic:nodes=auto"))) == "eagle@dynamic:nodes=auto"

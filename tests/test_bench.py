@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,24 @@ def test_bench_prints_one_json_object_or_writes_it_to_a_file(run: Cli, tmp_path:
     done = run("bench", *SHORT, "--json", tmp_path / "out.json")
     assert "tau" in done.out
     assert json.loads((tmp_path / "out.json").read_text())["drafters"][0]["prompts"] == 3
+
+
+def test_bench_writes_what_it_knows_after_every_prompt(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = Bench.pairs, []
+
+    def broken_off(self: Bench, prompts: list[Prompt]) -> Iterator[tuple[str, Pair]]:
+        for count, found in enumerate(real(self, prompts)):
+            if count == 5:  # in the middle of the third prompt
+                raise BadInput("stopped here")
+            seen.append((tmp_path / "out.json").exists())
+            yield found
+
+    monkeypatch.setattr(Bench, "pairs", broken_off)
+    assert run("bench", *SHORT, "--drafters", "prompt_lookup,autoregressive", "--explain", "--json", tmp_path / "out.json").status == 2
+    assert seen == [False, False, True, True, True]
+    kept = json.loads((tmp_path / "out.json").read_text())
+    assert [(entry["name"], entry["prompts"]) for entry in kept["drafters"]] == [("prompt_lookup", 2), ("autoregressive", 2)]
+    assert kept["meta"]["prompts"] == {"file": None, "sha256": None, "count": 2, "limit": 3}
 
 
 def test_bench_takes_prompts_of_a_file_and_names_it_without_its_folder(run: Cli, tmp_path: Path) -> None:

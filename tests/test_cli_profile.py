@@ -13,6 +13,7 @@ from made_costs import costs, profile, reported_head
 from specviz import __version__
 from specviz.analysis.profile_file import remembered_profiles, write_profile
 from specviz.commands import list as list_verb
+from specviz.errors import BadInput
 from specviz.processor import processor_name
 from specviz.target import Target
 
@@ -44,6 +45,16 @@ def test_the_default_sizes_are_remembered(run: Cli, tiny_folder: Path) -> None:
     assert done.status == 0, done.err
     (kept,) = remembered_profiles()
     assert {1, 8} <= set(kept.forward)
+
+
+def test_what_was_measured_is_written_before_a_drafter_is_begun(run: Cli, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken_off(*given: object) -> None:
+        raise BadInput("stopped here")
+
+    monkeypatch.setattr("specviz.profiling.measure.with_drafters", broken_off)
+    done = run("profile", "--target", tiny_folder, *SMALL, "--drafters", "prompt_lookup", "--json", tmp_path / "profile.json")
+    assert done.status == 2
+    assert set(json.loads((tmp_path / "profile.json").read_text())["forward_ms"]) == {"1", "4"}
 
 
 def test_profile_prints_tables_and_leaves_out_heads_that_are_not_there(run: Cli, tiny_folder: Path, tmp_path: Path) -> None:

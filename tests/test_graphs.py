@@ -431,11 +431,14 @@ class Cuda:
         monkeypatch.setattr(torch.cuda, "Stream", lambda *args: self.stream("side"))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda *args: self.stream("current"))
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: self.inside(f"on {stream.name}"))
+        monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: self.done.append(f"back on {stream.name}"))
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "own pool")
+        monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda device, pool: self.done.append(f"end {pool} on {device}"), raising=False)
         monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: self.done.append("replay")))
         monkeypatch.setattr(torch.cuda, "graph", lambda graph, **given: self.inside(f"record {given['stream'].name} {given['capture_error_mode']}"))
 
     def stream(self, name: str) -> SimpleNamespace:
-        return SimpleNamespace(name=name, wait_stream=lambda other: self.done.append(f"{name} waits for {other.name}"))
+        return SimpleNamespace(name=name, device_index=0, wait_stream=lambda other: self.done.append(f"{name} waits for {other.name}"))
 
     @contextmanager
     def inside(self, what: str):
@@ -461,6 +464,7 @@ def test_torch_offers_what_a_recording_asks_for():
     assert {"pool", "stream", "capture_error_mode"} <= set(inspect.signature(torch.cuda.graph.__init__).parameters)
     assert all(hasattr(torch.cuda.CUDAGraph, name) for name in ("replay", "capture_begin"))
     assert callable(torch.cuda.graph_pool_handle)
+    assert callable(torch.cuda.set_stream)
 
 
 def test_a_failed_recording_says_why(monkeypatch):
@@ -470,6 +474,36 @@ def test_a_failed_recording_says_why(monkeypatch):
     Cuda(monkeypatch)
     with pytest.raises(NotCaptured, match=r"\(CUDA error: operation not permitted when stream is capturing\)$"):
         capture(fail, {"x": on_cuda()})
+
+
+@pytest.mark.parametrize(("pool", "ended"), [(None, "own pool"), ("shared", "shared")])
+def test_after_a_failed_recording_the_thread_is_back_on_its_own_stream(monkeypatch, pool, ended):
+    """Leaving torch.cuda.graph raises before it gives the stream back, when what was recorded is not allowed."""
+    cuda, ran = Cuda(monkeypatch), []
+
+    def fail(x):
+        ran.append(1)
+        if len(ran) > capturing.WARM_UPS:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    with pytest.raises(NotCaptured, match="not permitted"):
+        capture(fail, {"x": on_cuda()}, pool=pool)
+    assert cuda.done[-3:] == ["record side thread_local", "back on current", f"end {ended} on 0"]
+
+
+def test_an_allocator_that_has_ended_already_does_not_hide_why_a_recording_failed(monkeypatch):
+    def ended(device, pool):
+        raise RuntimeError("not currently recording")
+
+    cuda, ran = Cuda(monkeypatch), []
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", ended, raising=False)
+    with pytest.raises(NotCaptured, match="no rows"):
+        capture(lambda x: ran.append(1) or (len(ran) > capturing.WARM_UPS and refused("no rows")), {"x": on_cuda()})
+    assert cuda.done[-1] == "back on current"
+
+
+def refused(reason: str) -> None:
+    raise RuntimeError(reason)
 
 
 def test_a_draft_step_over_static_inputs():
@@ -493,6 +527,17 @@ def test_a_draft_step_over_static_inputs():
         slots = torch.arange(first, first + rows)
         bias = torch.full((rows, room), float("-inf"), dtype=torch.float64).masked_fill_(torch.arange(room) <= slots[:, None], 0.0)
         assert float((replay(x=x[slots], slots=slots, bias=bias) - expected[slots]).abs().max()) < 1e-9
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_refused_capture_leaves_the_next_one_possible_and_the_thread_on_its_stream():
+    before, x = torch.cuda.current_stream(), torch.ones(3, device="cuda")
+    with pytest.raises(NotCaptured):
+        capture(lambda x: x * x.sum().item(), {"x": x})
+    assert torch.cuda.current_stream() == before
+    replay = capture(lambda x: x * 2, {"x": x})
+    assert replay.captured
+    assert replay(x=torch.full((3,), 5.0, device="cuda")).tolist() == [10.0] * 3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -22,6 +22,7 @@ LAYERS = [
         "registry",
         "clock",
         "strings",
+        "norms",
         "packed",
         "attention",
         "prompts",

@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="also show the terms of the speed-up, tau / cost of a round, and which one costs most")
     parser.add_argument("--trace-overhead", action="store_true", help="measure instead what recording costs in wall time")
     parser.add_argument("--peers", action="store_true", help="measure instead against transformers' generate, flashspec and llama.cpp, a process each")
+    parser.add_argument("--only", metavar="NAMES", help="with --peers: only these, separated by commas (default: every file of specviz/peers)")
     parser.add_argument("--repeats", type=base.positive, default=3, metavar="N", help="with --trace-overhead: runs per prompt (default: %(default)s)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write the results to FILE, or print one JSON object and nothing else")
 
@@ -44,6 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures, shows a table and writes the JSON."""
     specs, prompts = _specs(args.drafters), _prompts(args)
+    if args.only is not None and not args.peers:
+        raise BadInput(f"--only {args.only!r} says which peers to measure, so it needs --peers. Drafters are chosen by --drafters.")
     if args.peers:
         from specviz.commands.show_peers import bench_peers
 
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         from specviz.bench import Bench, Plan
 
         bench = Bench(base.load_target(args, log), specs, Plan(rule, sampling, args.max_new_tokens, args.raw), base.teller(log))
-        record = (_overheads if args.trace_overhead else _measure)(bench, prompts, args, log)
+        record = _overheads(bench, prompts, args, log) if args.trace_overhead else _measure(bench, prompts, args, log, place)
     if args.json == "-":
         sys.stdout.write(base.dump(record))
     else:
@@ -89,9 +92,12 @@ def _rule(args: argparse.Namespace) -> Any:
     return build_rule(args.rule, args.knobs["rule"])
 
 
-def _measure(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, log: Console) -> dict[str, Any]:
-    """Runs the bench under a progress bar that shows each drafter's running tau and speed-up."""
-    from specviz.analysis.versus import result, total
+def _measure(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, log: Console, place: Path | None) -> dict[str, Any]:
+    """Runs the bench under a progress bar that shows each drafter's running tau; writes what is known to `place` after every prompt.
+
+    So a bench that is broken off loses only the prompt that it was at.
+    """
+    from specviz.analysis.versus import total
 
     pairs: dict[str, list[Pair]] = {name: [] for name in bench.drafters}
     with _progress(log) as bar:
@@ -101,10 +107,18 @@ def _measure(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, 
             pairs[name].append(pair)
             taus = ((each, total(p.run.summary for p in found).tau) for each, found in pairs.items() if found)
             bar.update(task, advance=1, description="tau  " + "  ".join(f"{each} {tau or 0:.2f}" for each, tau in taus))
+            if place is not None and len({len(found) for found in pairs.values()}) == 1:  # everybody is done with this prompt
+                place.write_text(base.dump(_record(pairs, args)), encoding="utf-8")
+    return _record(pairs, args)
+
+
+def _record(pairs: Mapping[str, Sequence[Pair]], args: argparse.Namespace) -> dict[str, Any]:
+    from specviz.analysis.versus import result, total
+
+    some = next(iter(pairs.values()))
     results = [result(name, found) | (_explained(found) if args.explain else {}) for name, found in pairs.items()]
-    baseline = total(pair.baseline.summary for pair in next(iter(pairs.values())))
-    plain = {"name": "autoregressive", **baseline.to_json()}
-    return {"drafters": results, "baseline": plain, "meta": _meta(args, len(prompts), next(iter(pairs.values()))[0].run.meta)}
+    plain = {"name": "autoregressive", **total(pair.baseline.summary for pair in some).to_json()}
+    return {"drafters": results, "baseline": plain, "meta": _meta(args, len(some), some[-1].run.meta)}
 
 
 def _explained(pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
         target, plan = base.load_target(args, log), _plan(args)
         _check_fits(plan, target)
-        profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), plan, log)
+        profile = _measure(target, _load(target, specs, asked=args.drafters is not None, log=log), plan, log, place)
         if args.nodes is None:
             log.print(f"remembered in {write_profile(profile)}", markup=False)
         else:
@@ -74,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(out, profile)
     if place is not None:
-        Path(place).write_text(base.dump(to_json(profile)), encoding="utf-8")
         log.print(f"saved {place}", markup=False)
     return 0
 
@@ -131,17 +130,22 @@ def _check_fits(plan: Plan, target: Target) -> None:
         raise BadInput(f"--cached {plan.cached} does not fit: {target.name} has a context of {target.context} tokens. Expected 1 to {max(1, room)}.")
 
 
-def _measure(target: Target, drafters: list[Drafter], plan: Plan, log: Console) -> Profile:
+def _measure(target: Target, drafters: list[Drafter], plan: Plan, log: Console, place: Path | None) -> Profile:
+    """Measures the forwards, then drafter by drafter; `place` is written after each, so that what is broken off loses nothing before it."""
     from rich.progress import Progress
 
+    from specviz.analysis.profile_file import to_json
     from specviz.profiling.measure import measure, with_drafters
 
     with Progress(console=log) as bar:
         task = bar.add_task("forwards", total=plan.steps + len(drafters))
         profile = measure(target, plan, lambda: bar.advance(task))
-        for drafter in drafters:
-            bar.update(task, description=drafter.name, advance=1)
-            profile = with_drafters(profile, target, [drafter], plan)
+        for drafter in (None, *drafters):
+            if drafter is not None:
+                bar.update(task, description=drafter.name, advance=1)
+                profile = with_drafters(profile, target, [drafter], plan)
+            if place is not None:
+                place.write_text(base.dump(to_json(profile)), encoding="utf-8")
     return profile
 
 

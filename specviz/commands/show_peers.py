@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specviz.commands import base
@@ -24,21 +24,46 @@ def bench_peers(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequen
     """Runs every peer, shows a table and writes the JSON. Raises BadInput above temperature 0: texts can be compared only at 0."""
     if args.temperature:
         raise BadInput(f"--peers compares texts, so it works at temperature 0 only, got {args.temperature:g}.")
-    place = base.output_file(args.json) if args.json not in (None, "-") else None
+    only, place = _only(args.only), base.output_file(args.json) if args.json not in (None, "-") else None
     out, log = base.consoles()
+
+    def keep(record: Mapping[str, Any]) -> None:
+        if place is not None:
+            place.write_text(base.dump(record), encoding="utf-8")
+
     with base.only_json(args.json == "-"):
-        record = _measure(args, specs, prompts, log)
+        record = _measure(args, specs, prompts, log, only, keep)
     if args.json == "-":
         sys.stdout.write(base.dump(record))
     else:
         print_peers(out, record)
     if place is not None:
-        place.write_text(base.dump(record), encoding="utf-8")
+        keep(record)
         log.print(f"saved {place}", markup=False)
     return 0
 
 
-def _measure(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequence[Prompt], log: Console) -> dict[str, Any]:
+def _only(names: str | None) -> list[str] | None:
+    """Returns the peers that `--only` names, None for all. Raises BadInput for one that is no file of specviz/peers."""
+    if names is None:
+        return None
+    from specviz import peers
+    from specviz.registry import discover
+
+    known, chosen = discover(peers), [name.strip() for name in names.split(",") if name.strip()]
+    if not chosen or any(name not in known for name in chosen):
+        raise BadInput(f"--only {names!r} names {'somebody who is no peer' if chosen else 'nobody'}. Expected some of: {', '.join(known)}.")
+    return chosen
+
+
+def _measure(
+    args: argparse.Namespace,
+    specs: Sequence[Spec],
+    prompts: Sequence[Prompt],
+    log: Console,
+    only: Sequence[str] | None,
+    keep: Callable[[Mapping[str, Any]], None],
+) -> dict[str, Any]:
     import torch
 
     from specviz.peers._measure import Contest, measure
@@ -58,9 +83,13 @@ def _measure(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequence[
             if not log.is_terminal:
                 log.print(text, markup=False, soft_wrap=True)
 
-        contest = Contest(job, chosen, [p.name for p in prompts], [p.text for p in prompts], args.max_new_tokens, args.raw, tell=tell)
+        meta = {**base.asked(args, len(prompts)), "threads": job.threads}
+        contest = Contest(
+            job, chosen, [p.name for p in prompts], [p.text for p in prompts], args.max_new_tokens, args.raw,
+            only=only, tell=tell, keep=lambda record: keep({**record, "meta": meta}),
+        )  # fmt: skip
         record = measure(contest)
-    return {**record, "meta": {**base.asked(args, len(prompts)), "threads": job.threads}}
+    return {**record, "meta": meta}
 
 
 def best_learned(target: str) -> list[str]:

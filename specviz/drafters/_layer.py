@@ -132,6 +132,9 @@ class DraftLayer(nn.Module):
 
         `own` adds keys that only the row of the same index sees: its own earlier draft steps.
         """
+        if not own:
+            fused = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype), enable_gqa=True)
+            return fused.transpose(1, 2).flatten(2)
         group, scale = self.sizes.heads // self.sizes.kv_heads, self.sizes.head_dim**-0.5
         query = (query * scale).unflatten(1, (-1, group))  # [B, kv_heads, group, T, head_dim]
         scores = query @ key[:, :, None].mT + bias.to(query.dtype)

@@ -159,6 +159,8 @@ class HeadDrafter(Drafter):
         if not (self.replayable and isinstance(shape, Bound) and shape.thing is dynamic) or AUTO in shape.values.values():
             return None
         knobs = {**(dynamic.__kwdefaults__ or {}), **shape.values}
+        if knobs.pop("stop_below"):
+            return None
         depth = min(knobs.pop("depth"), self.levels)
         form = Form(depth=depth, **knobs, vocabulary=len(self.rows.vocabulary), top=TOP)
         return form if form.fits else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -84,10 +85,17 @@ def _record(function: Callable[..., Any], inputs: Mapping[str, torch.Tensor], po
         for _ in range(WARM_UPS):
             function(**inputs)
     current.wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    # thread_local: another thread may allocate and launch meanwhile (the app decodes in one thread and loads in another)
-    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-        outputs = function(**inputs)
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle() if pool is None else pool
+    try:
+        # thread_local: another thread may allocate and launch meanwhile (the app decodes in one thread and loads in another)
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            outputs = function(**inputs)
+    except BaseException:
+        # leaving torch.cuda.graph ends the capture first, and what that raises keeps it from giving the stream back
+        torch.cuda.set_stream(current)
+        with suppress(Exception):  # nor does the allocator hear of the end, which the next capture would fail at; raises where it did
+            torch._C._cuda_endAllocateToPool(current.device_index, pool)
+        raise
     graph.replay()  # recording computes nothing
     return Replay(function, inputs, outputs, graph)
 

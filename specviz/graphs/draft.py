@@ -77,7 +77,7 @@ class DraftGraphs:
     def __init__(self, graphs: Graphs, make: Callable[[int], Steps], remembers: bool) -> None:
         self._graphs, self._make, self._remembers = graphs, make, remembers
         self._leases: Leases[DraftLease[Any]] = Leases(MOST_IDLE)
-        self._on = True
+        self._on, self.late = True, 0  # late: rounds that had to capture while they drafted, so that no measurement counts them
 
     @property
     def mode(self) -> str:
@@ -127,8 +127,10 @@ class DraftGraphs:
             inputs = lease.steps.inputs
             inputs["numbers"].copy_(stage(numbers, inputs["numbers"].device), non_blocking=True)
             inputs["states"][: len(states)].copy_(states)
+            view = lease.view(length)
+            self.late += (form, view) not in lease.graphs
             try:
-                replay = lease.graph(form, lease.view(length))  # after the inputs are filled: capturing runs the draft
+                replay = lease.graph(form, view)  # after the inputs are filled: capturing runs the draft
             except NotCaptured as problem:
                 self._give_up(problem)
                 return None

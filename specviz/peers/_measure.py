@@ -22,11 +22,15 @@ REFERENCE = "transformers_generate"
 WARM_UP_TOKENS = 16
 GAPS = 20  # differences a peer whose gap is measured; each costs a forward
 Tell = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """What is decoded and by whom: our drafters as specs, and every file of this package. `folder` holds throw-away environments."""
+    """What is decoded and by whom: our drafters as specs, and every file of this package. `folder` holds throw-away environments.
+
+    `keep` gets the record after every prompt, so that a measurement that is broken off loses only what it had not begun.
+    """
 
     job: Job
     specs: Sequence[str]
@@ -37,6 +41,7 @@ class Contest:
     folder: Path = Path("runs/peers")
     only: Sequence[str] | None = None  # peers by file name; None takes all
     tell: Tell = field(default=lambda text: None)
+    keep: Keep = field(default=lambda record: None)
 
 
 def measure(contest: Contest) -> dict[str, Any]:
@@ -48,6 +53,8 @@ def measure(contest: Contest) -> dict[str, Any]:
         stack.callback(plain.close)
         told = plain.call("describe").result
         job = replace(contest.job, device=told["device"], dtype=told["dtype"], eos=tuple(told["eos"]))
+        setting = {**job.to_json(), "target": Path(job.target).name, "source": Path(job.source).name}  # folders are of this machine only
+        setting |= {name: told[name] for name in ("graphs", "notes") if name in told}
         ids = plain.call("encode", prompts=list(contest.texts), raw=contest.raw).result
         entrants, links = {PLAIN: _entrant(OWN, PLAIN)}, {PLAIN: plain}
         for name, peer, spec in _others(contest):
@@ -56,13 +63,20 @@ def measure(contest: Contest) -> dict[str, Any]:
                 contest.tell(f"loading {entrants[name].label}")
                 links[name] = _start(peer, replace(job, spec=spec), logs / f"{len(entrants)}.log", contest.folder)
                 stack.callback(links[name].close)
-        _warm_up(entrants, links, ids[0], job, contest)
-        _decode(entrants, links, ids, contest)
-        reference = entrants.get(REFERENCE, Entrant(REFERENCE, REFERENCE, ""))
-        apart = {name: _differences(entrant, reference, entrants[PLAIN], links, ids) for name, entrant in entrants.items()}
-        rows = [row(entrant, reference, contest.prompts, apart[name]) for name, entrant in entrants.items()]
-    names = {"target": Path(job.target).name, "source": Path(job.source).name}  # folders are of this machine only
-    return {"peers": rows, "reference": REFERENCE, "setting": {**job.to_json(), **names}, "definitions": DEFINITIONS}
+        _warm_up(entrants, links, max(ids, key=len), job, contest)
+        for place in range(len(ids)):
+            _decode(entrants, links, ids, place, contest)
+            contest.keep(_record(entrants, {}, ids, contest, setting))  # without gaps, which only our own worker tells
+        return _record(entrants, links, ids, contest, setting)
+
+
+def _record(
+    entrants: Mapping[str, Entrant], links: dict[str, Link], ids: Sequence[Sequence[int]], contest: Contest, setting: Mapping[str, Any]
+) -> dict[str, Any]:
+    reference = entrants.get(REFERENCE, Entrant(REFERENCE, REFERENCE, ""))
+    apart = {name: _differences(entrant, reference, entrants[PLAIN], links, ids) for name, entrant in entrants.items()}
+    rows = [row(entrant, reference, contest.prompts, apart[name]) for name, entrant in entrants.items()]
+    return {"peers": rows, "reference": REFERENCE, "setting": dict(setting), "definitions": DEFINITIONS}
 
 
 def _others(contest: Contest) -> Iterator[tuple[str, str, str]]:
@@ -97,7 +111,7 @@ def _forgiven(entrant: Entrant, links: dict[str, Link], tell: Tell = lambda text
 
 
 def _warm_up(entrants: Mapping[str, Entrant], links: dict[str, Link], ids: Sequence[int], job: Job, contest: Contest) -> None:
-    # a forward that is compiled is compiled for one size of its cache, so there the warm-up is as long as a run
+    # a forward that is compiled is compiled for one size of its cache, so there the warm-up is as long as the longest run
     tokens = contest.max_new_tokens if job.device.startswith("cuda") else min(WARM_UP_TOKENS, contest.max_new_tokens)
     for name in list(links):
         entrant = entrants[name]
@@ -108,17 +122,16 @@ def _warm_up(entrants: Mapping[str, Entrant], links: dict[str, Link], ids: Seque
             links[name].call("generate", ids=ids, max_new_tokens=tokens)
 
 
-def _decode(entrants: Mapping[str, Entrant], links: dict[str, Link], ids: Sequence[Sequence[int]], contest: Contest) -> None:
-    for place, prompt in enumerate(ids):
-        names = list(links)
-        turn = place % len(names)
-        for name in names[turn:] + names[:turn]:
-            entrant = entrants[name]
-            contest.tell(f"prompt {place + 1} of {len(ids)}: {entrant.label}")
-            with _forgiven(entrant, links, contest.tell):
-                reply = links[name].call("generate", ids=prompt, max_new_tokens=contest.max_new_tokens)
-                entrant.samples[place] = Sample(tuple(reply.result["tokens"]), reply.seconds, reply.result["forwards"])
-                entrant.memory = {"loaded": entrant.memory.get("loaded", 0), **reply.memory}
+def _decode(entrants: Mapping[str, Entrant], links: dict[str, Link], ids: Sequence[Sequence[int]], place: int, contest: Contest) -> None:
+    names = list(links)
+    turn = place % len(names) if names else 0
+    for name in names[turn:] + names[:turn]:
+        entrant = entrants[name]
+        contest.tell(f"prompt {place + 1} of {len(ids)}: {entrant.label}")
+        with _forgiven(entrant, links, contest.tell):
+            reply = links[name].call("generate", ids=ids[place], max_new_tokens=contest.max_new_tokens)
+            entrant.samples[place] = Sample(tuple(reply.result["tokens"]), reply.seconds, reply.result["forwards"])
+            entrant.memory = {"loaded": entrant.memory.get("loaded", 0), **reply.memory}
 
 
 def _differences(entrant: Entrant, reference: Entrant, plain: Entrant, links: dict[str, Link], ids: Sequence[Sequence[int]]) -> dict[int, dict[str, Any]]:

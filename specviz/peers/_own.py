@@ -30,8 +30,9 @@ class Own(Peer):
         return Answer(tuple(finished.tokens), finished.rounds + 1)  # the prompt's forward gave the first token
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the other peers have to be told: where the model runs, in which dtype, its end tokens."""
-        return {"device": str(self.target.device), "dtype": str(self.target.dtype).removeprefix("torch."), "eos": sorted(self.target.eos)}
+        """Returns what the other peers have to be told (where the model runs, in which dtype, its end tokens), and how ours verifies."""
+        told = {"device": str(self.target.device), "dtype": str(self.target.dtype).removeprefix("torch."), "eos": sorted(self.target.eos)}
+        return {**told, "graphs": self.target.graphs.mode, "notes": list(self.target.notes)}
 
     def encode(self, prompts: Sequence[str], raw: bool) -> list[list[int]]:
         """Returns every prompt's ids: one user turn of the chat template, or with `raw` the text as it is."""

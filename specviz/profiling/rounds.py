@@ -70,8 +70,8 @@ class Rotation(Turning):
 
 def shape_of(nodes: int, wide: bool) -> Bound:
     """Returns the growing shape with the depth and width that suit so many nodes; 1 verifies the root alone."""
-    depth, top_k = fitting(nodes, wide=wide) if nodes > 1 else (1, 1)
-    return Bound(SHAPE, discover(shapes)[SHAPE], {"nodes": nodes, "depth": depth, "top_k": top_k})
+    suited = fitting(nodes, wide=wide) if nodes > 1 else {"depth": 1, "top_k": 1}
+    return Bound(SHAPE, discover(shapes)[SHAPE], {"nodes": nodes, **suited})
 
 
 def takes_budget(drafter: Drafter) -> bool:
@@ -83,8 +83,8 @@ def drafter_costs(target: Target, drafter: Drafter, budgets: Sequence[int], *, r
     """Returns milliseconds by phase and node budget, at least `repeats` rounds each where the texts are long enough.
 
     Budget 1, the root alone, is always among them: its rule and commit are those of plain decoding. A drafter without a
-    budget gets one entry, 0. The first round of a text is left out, as the prompt enters the drafter there. After `patience`
-    seconds LEAST rounds each are enough.
+    budget gets one entry, 0. The first round of a text is left out, as the prompt enters the drafter there, and every round
+    that captured a graph while it drafted. After `patience` seconds LEAST rounds each are enough.
     """
     start = perf_counter()
     rotation = Rotation(sorted({1, *budgets}), drafter.wide) if takes_budget(drafter) else None
@@ -125,8 +125,9 @@ class _Round:
 
 
 def _rounds(target: Target, drafter: Drafter, rotation: Rotation | None, ids: tuple[int, ...], sampled: bool) -> Generator[tuple[int, _Round], None, None]:
-    """Yields (budget, round) of one text, the first round left out."""
+    """Yields (budget, round) of one text, the first round and those with a capture left out."""
     rule, sampling, nodes, before = bind(acceptance, "rejection"), Sampling(TEMPERATURE if sampled else 0.0), 0, 0
+    late = late_captures(drafter)
     for event in decode(target, drafter, rule, [Request(ids)], sampling=sampling, max_new_tokens=LONGEST, clock=_Waiting(target.device)):
         if isinstance(event, Drafted):
             nodes = len(event.tokens)
@@ -134,8 +135,14 @@ def _rounds(target: Target, drafter: Drafter, rotation: Rotation | None, ids: tu
             continue
         ms = {name: 1000.0 * event.seconds.get(name, 0.0) for name in PHASES}
         calls, before = (len(rotation.used) - before, len(rotation.used)) if rotation else (1, 0)
-        if event.round and calls == 1:
+        captured, late = late_captures(drafter) - late, late_captures(drafter)
+        if event.round and calls == 1 and not captured:
             yield (rotation.used[-1], _Round(ms, nodes, rotation.steps[-1], rotation.drafted[-1])) if rotation else (0, _Round(ms, nodes, 0, 0))
+
+
+def late_captures(drafter: Drafter) -> int:
+    """Returns how many rounds of this drafter so far had to capture a graph while they drafted."""
+    return drafter.graphs.late if isinstance(drafter, HeadDrafter) else 0
 
 
 def _total(found: Sequence[_Round]) -> Rounds:

@@ -99,7 +99,7 @@ def load_head_drafter(target: Target, spec: Spec) -> HeadDrafter:
 def specs_of(spec: Spec, sizes: Sequence[int]) -> list[Spec]:
     """Returns the spec with every shape: those of a fixed form once, those that grow to a number of nodes once per size.
 
-    What depends on the number of nodes (depth, width) is left to `auto`, which is what a run with that many nodes would use.
+    What depends on the number of nodes (depth, width) is left to `auto`, but no tree stops by itself: that saves time, not rounds.
     """
     fixed, grown = list[Spec](), list[Spec]()
     for name, shape in discover(shapes).items():
@@ -108,7 +108,7 @@ def specs_of(spec: Spec, sizes: Sequence[int]) -> list[Spec]:
         if all(knob.name != "nodes" for knob in knobs(shape)):
             fixed.append(replace(spec, shape=name))
         else:
-            fitting = {knob.name: AUTO for knob in knobs(shape) if knob.auto}
+            fitting = {knob.name: AUTO for knob in knobs(shape) if knob.auto and knob.name != "stop_below"}
             grown += [replace(spec, shape=name, shape_knobs=fitting | {"nodes": size}) for size in sizes]
     return fixed + grown
 

@@ -37,10 +37,11 @@ class Fake:
 
     def call(self, method: str, **arguments: object) -> Reply:
         self.calls.append((self.name, method))
+        self.sizes = [*getattr(self, "sizes", []), len(arguments.get("ids", ()))]  # type: ignore[arg-type]
         if method == "describe":
             return Reply(DESCRIBED, 0.0, {})
         if method == "encode":
-            return Reply([[len(text)] for text in arguments["prompts"]], 0.0, {})  # type: ignore[attr-defined]
+            return Reply([[5] * len(text) for text in arguments["prompts"]], 0.0, {})  # type: ignore[attr-defined]
         if method == "gap":
             return Reply({"position": arguments["position"], "gap": 1e-7, "resolution": 2e-6, "unit": "logit", "dtype": "float32"}, 0.0, {})
         if self.left is not None:
@@ -68,9 +69,12 @@ def contest(monkeypatch):
             return links[job.spec or peer]
 
         monkeypatch.setattr(_measure, "_start", start)
-        record = measure(Contest(JOB, ["prompt_lookup"], list(prompts), list(prompts), 4, only=only))
+        kept: list[str] = []
+        record = measure(Contest(JOB, ["prompt_lookup"], list(prompts), list(prompts), 4, only=only, keep=lambda record: kept.append(json.dumps(record))))
         json.dumps(record)
-        return SimpleNamespace(record=record, calls=calls, links=links, rows={entry["name"]: entry for entry in record["peers"]})
+        return SimpleNamespace(
+            record=record, kept=[json.loads(text) for text in kept], calls=calls, links=links, rows={entry["name"]: entry for entry in record["peers"]}
+        )
 
     return run
 
@@ -81,6 +85,26 @@ def test_all_take_turns_and_who_goes_first_moves_on(contest):
     names = [PLAIN, "prompt_lookup", "flashspec", REFERENCE]
     assert timed == [*names, *names[1:], names[0]]
     assert all(link.closed for link in done.links.values())
+
+
+def test_the_warm_up_is_the_longest_prompt(contest):
+    """A static cache that was compiled for a shorter one is made and compiled anew in the middle of what is timed."""
+    done = contest(prompts=("one", "three", "two"))
+    assert done.links[REFERENCE].sizes == [5, 3, 5, 3]
+
+
+def test_the_record_is_kept_after_every_prompt(contest):
+    done = contest()
+    assert [[entry["prompts"] for entry in record["peers"]] for record in done.kept] == [[1] * 4, [2] * 4]
+    assert done.kept[-1]["setting"] == json.loads(json.dumps(done.record["setting"]))
+    assert done.kept[-1]["peers"][0]["tokens_per_second"] == done.record["peers"][0]["tokens_per_second"]
+
+
+def test_the_setting_says_how_our_own_target_verified(contest, monkeypatch):
+    monkeypatch.setitem(DESCRIBED, "graphs", "off")
+    monkeypatch.setitem(DESCRIBED, "notes", ["CUDA graphs are off: why."])
+    setting = contest().record["setting"]
+    assert (setting["graphs"], setting["notes"]) == ("off", ["CUDA graphs are off: why."])
 
 
 def test_everybody_is_told_the_device_dtype_and_end_tokens_that_our_target_has(contest):
@@ -129,7 +153,7 @@ def test_our_decoding_equals_generate_and_counts_the_same_forwards(tiny_folder: 
     own, stock, copying = Own(), TransformersGenerate(), TransformersPromptLookup()
     for one in (own, stock, copying):
         one.load(job)
-    assert own.describe() == {"device": "cpu", "dtype": "float32", "eos": [2]}
+    assert own.describe() == {"device": "cpu", "dtype": "float32", "eos": [2], "graphs": "off", "notes": []}
     (ids,) = own.encode(["the cat sat on the mat and the cat sat"], raw=True)
     plain = own.generate(ids, 12)
     assert isinstance(plain, Answer)
@@ -171,6 +195,37 @@ def test_the_command_prints_a_table_or_one_json_object(run: Cli, contest, monkey
         "100%",
     ):
         assert shown in out
+
+
+def test_only_some_peers_may_be_asked_for_and_what_is_known_is_written_after_every_prompt(run: Cli, contest, monkeypatch, tmp_path) -> None:
+    record, asked = contest().record, []
+    place = tmp_path / "peers.json"
+
+    def broken_off(given: Contest) -> dict:
+        asked.append(given.only)
+        given.keep(record)
+        assert json.loads(place.read_text())["meta"]["max_new_tokens"] == 4
+        raise PeerFailed("stopped here")
+
+    monkeypatch.setattr(_measure, "measure", broken_off)
+    words = ("bench", "--peers", "--max-new-tokens", "4", "--limit", "2", "--json", str(place))
+    assert run(*words, "--only", f"{REFERENCE}, transformers_prompt_lookup").status == 2
+    assert asked == [[REFERENCE, "transformers_prompt_lookup"]]
+    assert [entry["prompts"] for entry in json.loads(place.read_text())["peers"]] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--peers", "--only", "vllm"), "Expected some of: flashspec"),
+        (("--peers", "--only", ","), "names nobody"),
+        (("--only", REFERENCE), "needs --peers"),
+    ],
+)
+def test_a_choice_of_peers_that_means_nothing_is_refused(run: Cli, words: tuple[str, ...], told: str) -> None:
+    done = run("bench", *words)
+    assert done.status == 2
+    assert told in done.err
 
 
 def test_the_best_head_is_the_one_whose_report_says_so_or_all_without_reports(tmp_path, monkeypatch):

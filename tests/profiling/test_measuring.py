@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from made_costs import reported_head
 
 from specviz.analysis.profile_file import profile_path, read_profile
 from specviz.build import build_drafter, load_drafter, parse_spec
+from specviz.graphs import draft as drafting
 from specviz.profiling import forward, measure
 from specviz.profiling.budget import must_measure, usable_report
 from specviz.profiling.forward import forward_costs
@@ -74,6 +76,18 @@ def test_a_rotation_of_drafts_by_replay(tiny_target: Target, random_heads: Heads
     found = drafter_costs(target, drafter, (4, 8), repeats=2)
     assert {nodes: one.nodes for nodes, one in found.rounds.items()} == {1: 1.0, 4: 4.0, 8: 8.0}
     assert (found.rounds[8].steps, found.rounds[8].drafted) == (3.0, 9.0)  # every step in full width: the root, 4 and 4
+
+
+def test_a_capture_is_never_charged_to_a_draft(tiny_target: Target, random_heads: Heads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every form but the first is captured while its first round drafts, and again where the text comes to another view."""
+    target = Target(tiny_target.model, tiny_target.tokenizer, tiny_target.name, tiny_target.fingerprint)
+    target.use_graphs()
+    drafter, real, slow = loaded(target, random_heads("eagle")), drafting.capture, 0.3
+    monkeypatch.setattr(drafting, "capture", lambda *given, **named: sleep(slow) or real(*given, **named))
+    found = drafter_costs(target, drafter, (4, 8), repeats=2)
+    assert drafter.graphs.late >= 2
+    assert min(one.count for one in found.rounds.values()) >= 2
+    assert max(one.ms["draft"].high for one in found.rounds.values()) < 1000 * slow / 2
 
 
 def test_a_drafter_without_a_budget_has_one_entry(tiny_target: Target) -> None:

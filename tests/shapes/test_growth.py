@@ -176,6 +176,21 @@ def test_dynamic_does_not_expand_what_cannot_enter():
     assert sum(map(len, careful.calls)) < sum(map(len, draft.calls))
 
 
+def test_dynamic_drafts_no_level_below_a_path_that_is_hardly_ever_reached():
+    never, always = Draft(), Draft()
+    whole = dynamic(growth(never), nodes=8, depth=6, top_k=3)
+    assert dynamic(growth(always), nodes=8, depth=6, top_k=3, stop_below=1e-9).tokens == whole.tokens
+    assert always.calls == never.calls
+    for limit in (0.05, 0.2, 0.5, 0.9):
+        draft = Draft()
+        grown = growth(draft)
+        dynamic(grown, nodes=8, depth=6, top_k=3, stop_below=limit)
+        levels = [max(math.exp(grown.totals[n]) for n, depth in enumerate(grown.depths) if depth == level) for level in range(1, max(grown.depths) + 1)]
+        assert all(best >= limit for best in levels[:-1])
+        assert levels[-1] < limit or len(levels) == len(never.calls)
+    assert len(draft.calls) < len(never.calls)
+
+
 def test_dynamic_lists_what_it_cut_best_first():
     tree = dynamic(growth(), nodes=8, depth=3, top_k=4, show_pruned=10)
     scores = [cut.score for cut in tree.pruned]
