@@ -148,9 +148,7 @@ def _fitted(shape: Bound, made: Drafter) -> Bound:
     left = {name for name, value in shape.values.items() if value == AUTO}
     if not left:
         return shape
-    # replayed drafts run all levels at once, and those of a wide drafter are one step: nothing could be saved there
-    stops = "stop_below" in left and not (made.wide or made.target.runs_ahead)
-    found = fitting(shape.values["nodes"], wide=made.wide, stops=stops)
+    found = fitting(shape.values["nodes"], wide=made.wide, stops=made.stops and "stop_below" in left)
     return replace(shape, values={**shape.values, **{name: found[name] for name in left}})
 
 

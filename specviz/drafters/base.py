@@ -74,6 +74,11 @@ class Drafter(ABC):
         self.name = type(self).__name__
         self.spec: Mapping[str, Any] = {"knobs": {}, "shape": None}  # filled in by `specviz.build` for the trace
 
+    @property
+    def stops(self) -> bool:
+        """True where a growing tree had better stop by itself: levels are drafted one by one, and each takes time of its own."""
+        return not (self.wide or self.target.runs_ahead)  # a replay runs all levels at once
+
     @abstractmethod
     def draft(self, seen: list[Feedback]) -> Flow:
         """Yields one tree per active row, in the order of `seen`; receives the next Feedback of the rows still active."""

@@ -41,6 +41,7 @@ class Rotation(Turning):
 
     budgets: Sequence[int]
     wide: bool = False
+    stops: bool = False
     used: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     drafted: list[int] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Rotation(Turning):
 
     @property
     def coming(self) -> Bound:
-        return shape_of(self._nodes, self.wide)
+        return shape_of(self._nodes, self.wide, self.stops)
 
     def replayed(self, form: Form) -> None:
         """Notes a round whose tree was not grown here; a replay computes every step in full width."""
@@ -68,9 +69,9 @@ class Rotation(Turning):
         return self.budgets[len(self.used) % len(self.budgets)]
 
 
-def shape_of(nodes: int, wide: bool) -> Bound:
-    """Returns the growing shape with the depth and width that suit so many nodes; 1 verifies the root alone."""
-    suited = fitting(nodes, wide=wide) if nodes > 1 else {"depth": 1, "top_k": 1}
+def shape_of(nodes: int, wide: bool, stops: bool) -> Bound:
+    """Returns the growing shape that `auto` gives to so many nodes; 1 verifies the root alone."""
+    suited = fitting(nodes, wide=wide, stops=stops) if nodes > 1 else {"depth": 1, "top_k": 1}
     return Bound(SHAPE, discover(shapes)[SHAPE], {"nodes": nodes, **suited})
 
 
@@ -87,7 +88,7 @@ def drafter_costs(target: Target, drafter: Drafter, budgets: Sequence[int], *, r
     that captured a graph while it drafted. After `patience` seconds LEAST rounds each are enough.
     """
     start = perf_counter()
-    rotation = Rotation(sorted({1, *budgets}), drafter.wide) if takes_budget(drafter) else None
+    rotation = Rotation(sorted({1, *budgets}), drafter.wide, drafter.stops) if takes_budget(drafter) else None
     if rotation is not None:
         drafter = copy.copy(drafter)  # safe: a drafter keeps nothing of a run
         drafter.shape = rotation  # type: ignore[attr-defined]
