@@ -30,7 +30,7 @@ LIMIT=${LIMIT:-$((USUAL * ROOMY))}
 STEPS=${STEPS:-correctness peers bench profile overhead bfloat16 static goals}
 WEIGHTS=${SPECVIZ_MODELS:-models}/smollm2-135m-instruct/model.safetensors
 mkdir -p "$OUT"
-export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive PIP_RETRIES=0 PIP_DEFAULT_TIMEOUT=5
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 PYTHONUNBUFFERED=1 PIP_RETRIES=0 PIP_DEFAULT_TIMEOUT=5
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 SPECVIZ_CACHE=${SPECVIZ_CACHE:-$(mktemp -d)} # what an earlier run measured of this machine is not taken for this one's
 export SPECVIZ_CACHE

@@ -22,6 +22,7 @@ from specviz.profiling.machine import count_weights, sizes_of
 from specviz.profiling.measure import Plan, costs_here, quick_profile, with_drafters
 from specviz.profiling.rounds import Rotation, checkpoint_of, drafter_costs
 from specviz.record import describe_setting
+from specviz.shapes.dynamic import STOPPED_DEPTH
 from specviz.target import Target
 
 SMALL = Plan(sizes=(1, 4, 8), batches=(1, 2), batch_sizes=(1, 4), budgets=(4, 8), cached=16, repeats=2)
@@ -60,7 +61,7 @@ def test_a_rotation_gives_every_budget_its_turn(tiny_target: Target, random_head
     assert set(found.rounds) == {1, 4, 8}
     assert {nodes: one.nodes for nodes, one in found.rounds.items()} == {1: 1.0, 4: 4.0, 8: 8.0}
     assert all(one.count >= 2 for one in found.rounds.values())
-    assert 1.0 <= found.rounds[8].steps <= 3.0  # the depth that suits 8 nodes
+    assert 1.0 <= found.rounds[8].steps <= STOPPED_DEPTH  # the depth that suits 8 nodes
     assert found.rounds[8].drafted >= found.rounds[8].steps
     assert found.checkpoint == checkpoint_of(drafter)
     assert found.weights > 0
@@ -82,12 +83,12 @@ def test_a_capture_is_never_charged_to_a_draft(tiny_target: Target, random_heads
     """Every form but the first is captured while its first round drafts, and again where the text comes to another view."""
     target = Target(tiny_target.model, tiny_target.tokenizer, tiny_target.name, tiny_target.fingerprint)
     target.use_graphs()
-    drafter, real, slow = loaded(target, random_heads("eagle")), drafting.capture, 0.3
+    drafter, real, slow = loaded(target, random_heads("eagle")), drafting.capture, 1.5  # seconds: far beyond what a busy machine makes of a draft
     monkeypatch.setattr(drafting, "capture", lambda *given, **named: sleep(slow) or real(*given, **named))
     found = drafter_costs(target, drafter, (4, 8), repeats=2)
     assert drafter.graphs.late >= 2
     assert min(one.count for one in found.rounds.values()) >= 2
-    assert max(one.ms["draft"].high for one in found.rounds.values()) < 1000 * slow / 2
+    assert max(one.ms["draft"].high for one in found.rounds.values()) < 1000 * slow
 
 
 def test_a_drafter_without_a_budget_has_one_entry(tiny_target: Target) -> None:
