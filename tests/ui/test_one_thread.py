@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -51,8 +52,8 @@ def test_an_iterator_is_stepped_and_closed_in_the_thread() -> None:
     part = work.each(numbers)
     assert next(part) == 0
     part.close()
+    assert {work.run(here)} == set(seen)
     assert len(seen) == 8
-    assert set(seen) == {work.run(here)}
 
 
 def test_what_work_raises_is_raised_where_it_was_asked_for_and_the_thread_goes_on() -> None:
@@ -67,6 +68,34 @@ def test_what_work_raises_is_raised_where_it_was_asked_for_and_the_thread_goes_o
     with pytest.raises(BadInput, match="no more"):
         next(steps)
     assert work.run(lambda: 2) == 2
+
+
+def test_an_iterator_that_the_garbage_collector_closes_hangs_nobody() -> None:
+    work = OneThread("test")
+
+    def endless() -> Iterator[int]:
+        while True:
+            yield 1
+
+    def abandon() -> None:
+        steps = work.each(endless)
+        next(steps)
+        circle: list[Any] = [steps]
+        circle.append(circle)
+
+    def user(_: int) -> int:
+        for _ in range(400):
+            abandon()
+        return work.run(lambda: 1)
+
+    before = gc.get_threshold()
+    gc.set_threshold(7, 2, 2)  # so that it comes in the middle of everything
+    askers = ThreadPoolExecutor(4)
+    try:
+        assert sum(askers.map(user, range(4), timeout=60)) == 4
+    finally:
+        gc.set_threshold(*before)
+        askers.shutdown(wait=False, cancel_futures=True)
 
 
 def test_two_iterators_take_turns() -> None:
