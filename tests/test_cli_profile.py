@@ -105,7 +105,7 @@ def test_decode_and_bench_say_what_auto_chose(run: Cli, tiny_folder: Path, rando
     done = run("decode", "--prompt", "one two", "--max-new-tokens", "4", "--drafter", spec)
     assert "nodes=auto -> 4 (modelled 1." in done.err
     done = run("bench", "--limit", "1", "--max-new-tokens", "4", "--drafters", spec)
-    assert "nodes=auto -> 4 (modelled 1." in done.out
+    assert "nodes=auto -> 4 (modelled 1." in " ".join(done.out.split())
 
 
 def test_list_tells_what_auto_chose_before(tiny_target: Target, random_heads: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

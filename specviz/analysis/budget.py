@@ -101,11 +101,13 @@ def gain_share(report: HeadReport, greedy: Mapping[int, float], temperature: flo
 def choose(taus: Mapping[int, float], profile: Profile, costs: DrafterCosts) -> Budget:
     """Returns the budget with the highest modelled speed-up, tau / ((C(nodes) + draft + rest) / plain step); plain decoding is one of them.
 
-    The plain step is C(1) with the rule and commit of a single node, from the same measurements.
+    The plain step is C(1) with the rule and commit of a single node, from the same measurements. A forward of fewer nodes never costs more: where a
+    disturbed measurement says so, the lower number counts, or a speed-up above tau would come out.
     """
     draft = {nodes: one.ms["draft"].median for nodes, one in costs.rounds.items() if nodes != 1}
     rest = {nodes: one.rest for nodes, one in costs.rounds.items()}
-    plain = profile.forward_ms(1) + interpolate(rest, 1)
+    least = min(spread.median for spread in profile.forward.values())
+    plain = min(profile.forward_ms(1), least) + interpolate(rest, 1)
     curve = tuple(
         Choice(nodes, tau, profile.forward_ms(nodes) / plain, interpolate(draft, nodes) / plain, interpolate(rest, nodes) / plain)
         for nodes, tau in sorted(taus.items())

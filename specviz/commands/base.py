@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from specviz.errors import BadInput
 from specviz.say import Say
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Knobs = dict[str, dict[str, str]]  # prefix -> {knob: value}
 PREFIXES = ("shape", "rule", "drafter")
+FILE_COLUMNS = 120
 _KNOB = re.compile(r"--([A-Za-z]+)\.([A-Za-z_][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
 _C1 = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON may hold as they are, and a terminal obeys
 _FLAT_LIST = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s+\]")
@@ -208,4 +210,9 @@ def consoles() -> tuple[Console, Console]:
     """Returns (for results, for progress and remarks): stdout and stderr."""
     from specviz.commands.terminal import Terminal
 
-    return Terminal(highlight=False), Terminal(stderr=True, highlight=False)
+    return Terminal(highlight=False, width=width_of(sys.stdout)), Terminal(stderr=True, highlight=False, width=width_of(sys.stderr))
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Returns the columns to print where nobody's window decides: a log or a pipe would get 80, which is too narrow for the tables."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else FILE_COLUMNS

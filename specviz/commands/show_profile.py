@@ -61,7 +61,7 @@ def drafter_table(profile: Profile) -> Table:
             least = floor.get(key, {}).get(str(nodes), {}).get("draft") if costs.weights else None
             gap = (number(least["floor_ms"]), number(least["gap"], 1)) if least else ("", "") if floor else ()
             phases = (number(ms[name], digits) for name, digits in (("draft", 1), ("verify", 1), ("accept", 2), ("commit", 2), ("record", 2)))
-            table.add_row(Text(key), number(one.nodes, 0), _steps(one.steps), *phases, *gap)
+            table.add_row(Text(key), _nodes(nodes, one.nodes), _steps(one.steps), *phases, *gap)
     return table
 
 
@@ -84,6 +84,11 @@ def profile_remarks(profile: Profile) -> Iterator[str]:
 
 def _steps_known(costs: DrafterCosts) -> bool:
     return costs.step_ms is not None
+
+
+def _nodes(asked: int, grown: float) -> str:
+    """Returns the budget, and in brackets what the trees came to where texts let them grow less."""
+    return str(asked) if not asked or grown > asked - 0.5 else f"{asked} ({grown:.0f})"
 
 
 def _steps(steps: float) -> str:
