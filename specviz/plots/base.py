@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 ACCEPTED, REJECTED, BONUS, DRAFT, BASELINE = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#8A8F98"
 TEXT, GRID = "#767C85", "rgba(128,134,145,0.22)"  # a mid tone, legible on white and on near-black
 HEIGHT = 260
+LEGEND_TOP = 30  # pixels from the top of a figure: below its title, however many lines the legend takes
 
 
 def figure(title: str, x: str, y: str) -> go.Figure:
@@ -26,7 +27,15 @@ def figure(title: str, x: str, y: str) -> go.Figure:
             "margin": {"l": 44, "r": 12, "t": 58, "b": 40},
             "xaxis": {**axis, "title": {"text": x, "standoff": 6}, "showgrid": False},
             "yaxis": {**axis, "title": {"text": y, "standoff": 6}, "rangemode": "tozero"},
-            "legend": {"orientation": "h", "x": 0.0, "y": 1.0, "yanchor": "bottom", "bgcolor": "rgba(0,0,0,0)", "font": {"size": 11}},
+            "legend": {
+                "orientation": "h",
+                "x": 0.0,
+                "y": 1.0 - LEGEND_TOP / HEIGHT,
+                "yref": "container",
+                "yanchor": "top",
+                "bgcolor": "rgba(0,0,0,0)",
+                "font": {"size": 11},
+            },
             "hovermode": "closest",
             "hoverlabel": {"font": {"size": 12}},
         }

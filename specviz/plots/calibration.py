@@ -14,7 +14,7 @@ def calibration(trace: Trace, row: int = 0) -> go.Figure:
     """Draft confidence against what came of it, over candidates whose parent was accepted; the diagonal is a draft that knows itself."""
     bins = bins_of(trace, row)
     if not bins:
-        return empty("Draft confidence and acceptance", "No drafted token was judged yet.")
+        return empty("Draft confidence and acceptance", "No drafted token was accepted or rejected yet.")
     return reliability(bins)
 
 

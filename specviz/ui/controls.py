@@ -18,7 +18,7 @@ from specviz.ui.engine import Ask
 from specviz.ui.presets import PRESETS
 
 SEEDS = 2**31 - 1
-AUTO_INFO = "As many nodes as pay on this machine: from the head's report, and from what forwards cost here (measured once)."
+AUTO_INFO = "Nodes, depth, children and when to stop, as they pay on this machine: from the head's report and from what forwards cost here (measured once)."
 LENGTH = 96  # new tokens asked for at first
 QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 Values = Mapping[Component, Any]

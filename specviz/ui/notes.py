@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from specviz.analysis.budget import budget_text
 from specviz.analysis.compare import first_difference
 from specviz.analysis.cost import Decomposition, decompose_against
 from specviz.analysis.summary import Baseline, baseline_of, measured_speedup, summarise
@@ -34,12 +34,27 @@ def of_engine(state: State) -> str:
     return f'<span class="app-engine app-{escape(state.kind)}" role="status"><i aria-hidden="true"></i>{escape(said + state.text)}</span>'
 
 
-def of_origin(origin: str, trace: Trace, row: int = 0) -> str:
+def origin(text: str) -> str:
+    """Returns the line that says whose run is on screen."""
+    return f'<p class="app-origin">{escape(text)}</p>'
+
+
+def of_origin(text: str, trace: Trace, row: int = 0) -> str:
     """Returns where the run on screen comes from, and what its drafter warned of (heads trained against another target)."""
     warnings = _mapping(trace.started(row).meta, "drafter").get("warnings") or ()
     said = "".join(message(f"This drafter was trained against another target, so it accepts less. {warning}", "warn") for warning in warnings)
     budget = _mapping(_mapping(trace.started(row).meta, "drafter"), "budget")
-    return f'<p class="app-origin">{escape(origin)}</p>{message(budget_text(budget)) if budget else ""}{said}'
+    return f"{origin(text)}{message(_of_budget(budget)) if budget else ''}{said}"
+
+
+def _of_budget(record: Mapping[str, Any]) -> str:
+    """Returns what `auto` came to, for a person who does not know the option."""
+    nodes, speedup = record.get("nodes"), record.get("speedup")
+    chosen = "Plain decoding was chosen" if nodes == 1 else f"{nodes} nodes a round were chosen"
+    if nodes != 1 and isinstance(speedup, (int, float)):
+        return f"{chosen} for the machine of this run; modelled: {speedup:.2f} times as fast as plain decoding."
+    why = str(record.get("why") or "").removesuffix(".")
+    return f"{chosen}: {why}." if why else f"{chosen}."
 
 
 def method(trace: Trace, row: int = 0) -> str:

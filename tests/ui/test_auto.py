@@ -16,7 +16,7 @@ from specviz.build import Spec
 from specviz.profiling import measure
 from specviz.registry import AUTO
 from specviz.target import Target
-from specviz.ui import choices, notes, sweep
+from specviz.ui import choices, controls, notes, sweep
 from specviz.ui.choices import Choice
 from specviz.ui.controls import Method
 from specviz.ui.engine import Ask
@@ -55,7 +55,8 @@ def test_one_tick_stands_for_all_that_the_machine_decides(tiny_target: Target) -
     page = method(tiny_target.name)
     values: dict[Any, Any] = {part: part.value for part in page.inputs}
     auto = {name for (kind, of, name), value in page.knob_values(values).items() if value == AUTO}
-    assert auto == {"nodes", "depth", "top_k"}
+    assert auto == {"nodes", "depth", "top_k", "stop_below"}
+    assert all(word in controls.AUTO_INFO.lower() for word in ("nodes", "depth", "children", "stop"))
     values[page.autos["shape", "dynamic"]] = False
     assert AUTO not in page.knob_values(values).values()
 
@@ -76,7 +77,9 @@ def test_a_page_says_that_it_measures_before_it_does(tiny_target: Target) -> Non
     assert MEASURING not in [step.message for step in done]
     told = done[-1].trace.started().meta["drafter"]["budget"]
     assert told["asked"] == "auto"
-    assert f"nodes=auto -&gt; {told['nodes']}" in notes.of_origin("Your run.", done[-1].trace)
+    said = notes.of_origin("Your run.", done[-1].trace)
+    assert (f"{told['nodes']} nodes a round were chosen" if told["nodes"] > 1 else "Plain decoding was chosen") in said
+    assert "auto" not in said
     hot = replace(ask, sampling=choices.make_sampling(1.0, 1.0, 0, 0), rule="rejection")
     assert MEASURING in [step.message for step in play(engine, hot, plain=False)]
 

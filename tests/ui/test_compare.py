@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import pytest
 from apps import LOOPING, compare_page, make_app, request
+from players import Open
 
 from specviz.target import Target
-from specviz.ui.pages.compare import ComparePage
+from specviz.ui.pages.compare import PREFIX, ComparePage
 from specviz.ui.side_by_side import table
+from specviz.ui.theme import STYLE
+from specviz.ui.widgets.player import Player
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +109,25 @@ def test_what_can_differ_follows_the_method(compare: ComparePage) -> None:
 def test_the_table_escapes_labels(compare: ComparePage) -> None:
     (a, b), _ = run(compare, "drafter.length", "2", "8")[-1][compare.kept]
     assert "<img" not in table((a, b), ["<img src=x>", "B"])
+
+
+def test_recorded_runs_are_called_recorded_until_ones_own_replace_them(tiny_target: Target, tmp_path: Path, compare: ComparePage) -> None:
+    kept = run(compare, "drafter.length", "2", "8")[-1][compare.kept]
+    for letter, trace in zip("ab", kept[0], strict=True):
+        trace.save(tmp_path / f"{letter}.jsonl.gz")
+    fresh = compare_page(make_app(tiny_target, traces=tmp_path))
+    assert "Two recorded runs." in fresh.table.value
+    assert all("recorded" in title.value for title in fresh.titles)
+    shown = fresh.finish(kept)
+    assert not any("recorded" in shown[part] for part in (fresh.table, *fresh.titles))
+
+
+@pytest.mark.browser
+def test_the_table_fits_the_room_it_has_on_a_page_of_usual_width(show: Open, compare: ComparePage) -> None:
+    (a, b), _ = run(compare, "drafter.length", "2", "8")[-1][compare.kept]
+    with gr.Blocks() as demo:
+        gr.HTML(table((a, b), ["A: Copied tokens (prompt_lookup): 2", "B: Copied tokens (prompt_lookup): 8"]), elem_id=f"{PREFIX}-table")
+        Player(None)
+    page = show(demo, width=940)  # a window of 1280 less the controls
+    page.add_style_tag(path=STYLE)
+    assert page.locator(".app-table").evaluate("box => box.scrollWidth - box.clientWidth") == 0

@@ -258,10 +258,20 @@ def test_recorded_runs_and_files_open(live: LivePage, tmp_path: Path) -> None:
         shown = live.show_recorded(name)
         assert shown[live.player]["total"] > 0
         assert shown[live.notice] == ""
+        assert live.recorded not in shown
     trace = run(live, plain=False)[-1][live.kept]
     opened = live.open_file(str(trace.save(tmp_path / "mine.jsonl")))
     assert opened[live.player]["total"] == len(trace.rounds())
     assert "Opened file" in opened[live.origin]
+
+
+def test_the_picker_names_no_recorded_run_beside_another_one(live: LivePage, tmp_path: Path) -> None:
+    trace = run(live, plain=False)[-1][live.kept]
+    label, nothing = live.recorded.choices[0]
+    assert label == "Recorded runs"
+    assert live.finish(trace)[live.recorded] == nothing
+    assert live.open_file(str(trace.save(tmp_path / "mine.jsonl")))[live.recorded] == nothing
+    assert live.show_recorded(nothing) == gr.skip()
 
 
 @pytest.mark.parametrize(

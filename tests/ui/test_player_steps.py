@@ -72,6 +72,15 @@ def test_phases_hide_what_is_not_known_yet(show: Open, shown: dict[str, Any]) ->
 
 
 @pytest.mark.browser
+def test_the_words_of_a_phase_and_of_the_speed_up_are_those_of_the_page(show: Open, shown: dict[str, Any]) -> None:
+    faster = {**shown, "summary": {**shown["summary"], "speedup": 1.39, "says": {**shown["summary"]["says"], "speedup": "1.39"}}}
+    page = show(one(faster))
+    expect(page.locator(".sv-ms dt")).to_have_text(["draft", "verify", "accept", "commit"])
+    expect(page.locator(".sv-num small").last).to_contain_text("as fast as plain decoding")
+    assert "judge" not in page.locator(".sv").inner_text().lower()
+
+
+@pytest.mark.browser
 def test_the_ribbon_is_dragged_and_tells_the_page(show: Open, shown: dict[str, Any]) -> None:
     with gr.Blocks() as demo:
         player = Player(shown, elem_id="player")

@@ -48,7 +48,7 @@ def fixed(report: HeadReport) -> list[Greedy]:
 
 def roomy(drawn: go.Figure) -> go.Figure:
     """Returns the figure with its legend below, where it may take as many lines as heads and a narrow page ask for."""
-    drawn.update_layout(height=HEIGHT + LEGEND, margin_t=40, legend={"y": -0.3, "yanchor": "top", "entrywidth": 0})
+    drawn.update_layout(height=HEIGHT + LEGEND, margin_t=40, legend={"y": -0.3, "yref": "paper", "yanchor": "top", "entrywidth": 0})
     return drawn
 
 

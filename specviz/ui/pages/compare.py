@@ -22,6 +22,7 @@ from specviz.ui.widgets.player import Player, as_text
 PREFIX = "compare"
 STATE_KEPT = 3600  # seconds
 BREATH = 0.02  # seconds after each picture, as on the live page
+RECORDED = "Two recorded runs. Press Run both to compare on your own prompt."
 
 
 def compare(app: App) -> ComparePage:
@@ -50,7 +51,7 @@ class ComparePage:
                 traces = self.app.first_pair()
                 names = [notes.method(trace) for trace in traces] if traces else list(COLUMNS)
                 self.table = gr.HTML(
-                    table(traces, [f"{letter}: {name}" for letter, name in zip(COLUMNS, names, strict=True)])
+                    notes.origin(RECORDED) + table(traces, [f"{letter}: {name}" for letter, name in zip(COLUMNS, names, strict=True)])
                     if traces
                     else notes.message("Choose what differs and press Run: both runs then play here, side by side."),
                     elem_id=f"{PREFIX}-table",
@@ -60,7 +61,7 @@ class ComparePage:
                     self.players: list[Player] = []
                     for place, letter in enumerate(COLUMNS):
                         with gr.Column(min_width=0, scale=1):
-                            self.titles.append(gr.HTML(notes.column(letter, names[place] if traces else "")))
+                            self.titles.append(gr.HTML(notes.column(letter, f"{names[place]}, recorded" if traces else "")))
                             self.players.append(
                                 Player(
                                     as_text(whole(traces[place])) if traces else None, compact=True, group=PREFIX, elem_id=f"{PREFIX}-player-{letter.lower()}"

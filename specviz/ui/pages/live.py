@@ -23,6 +23,7 @@ STATE_KEPT = 3600  # seconds
 BREATH = 0.02  # seconds after each picture: sending and drawing it should not take the processor from the next one, which is timed
 ODD_TRACES = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # what drawing a trace that was edited can raise
 RECORDED, LIVE, OPENED = "A recorded run. Press Run to decode your own prompt.", "Your run.", "Opened file."
+NONE_RECORDED = ("Recorded runs", "")  # what the picker shows while the run on screen is none of them
 
 
 def live(app: App) -> LivePage:
@@ -73,7 +74,7 @@ class LivePage:
         with gr.Row(elem_classes="app-files"):
             self.origin = gr.HTML(notes.of_origin(RECORDED, trace) if trace else "", elem_id=f"{PREFIX}-origin")
             self.recorded = gr.Dropdown(
-                recorded, value=recorded[0] if recorded else None, label="Recorded runs", show_label=False, container=False, interactive=True,
+                [NONE_RECORDED, *recorded], value=recorded[0] if recorded else None, label="Recorded runs", show_label=False, container=False, interactive=True,
                 filterable=False, min_width=150, visible=bool(recorded), elem_id=f"{PREFIX}-recorded",
             )  # fmt: skip
             self.open = gr.UploadButton(
@@ -91,7 +92,7 @@ class LivePage:
     def wire(self) -> None:
         self.method.wire()
         inputs = {*self.prompt.inputs, *self.method.inputs, self.plain}
-        screen = [self.notice, self.origin, self.player, self.speed, self.download, self.measuring.button, *self.charts.places.values()]
+        screen = [self.notice, self.origin, self.recorded, self.player, self.speed, self.download, self.measuring.button, *self.charts.places.values()]
         self.measuring.wire(self.kept, self.charts)
         self.buttons.wire(self.prompt.text, Flow(self.decode, inputs, [self.player, self.kept], self.finish, self.kept, screen))
         self.buttons.beat.tick(self.keep_up, self.kept, [self.origin, self.speed, *self.charts.places.values()], **QUIET)
@@ -134,6 +135,7 @@ class LivePage:
         return {
             self.player: whole(trace),
             self.origin: notes.of_origin(origin, trace),
+            **({} if origin == RECORDED else {self.recorded: NONE_RECORDED[1]}),  # the picker names what is on screen, or nothing
             self.speed: notes.of_speed(trace),
             **self.charts.draw(trace),
             **self.measuring.offer(trace),
@@ -141,6 +143,8 @@ class LivePage:
 
     def show_recorded(self, name: str) -> dict[Any, Any]:
         """Shows a run that came with the app."""
+        if name == NONE_RECORDED[1]:
+            return gr.skip()
         path = self.app.recorded().get(name)
         if path is None:
             return self._refuse(f"There is no recorded run {name!r}.")

@@ -23,7 +23,7 @@ function drawPanel() {
         : html("span", { class: "sv-soft" }, state.peeked ? "peeking" : ""),
     ),
     html("div", { class: "sv-what" }, html("code", {}, item.text), html("span", { class: `sv-verdict ${item.kind}` }, glyph(item.kind), word(item.kind))),
-    html("p", { class: "sv-unjudged" }, "Not judged yet."),
+    html("p", { class: "sv-unjudged" }, "Not accepted or rejected yet."),
     html("p", { class: "sv-say" }, coded(untagged(say[0]))),
     ...say.slice(1).map((text) => html("p", { class: "sv-more" }, coded(text))),
     facts(item, items, round),
@@ -108,7 +108,7 @@ const NOTES = {
   gain: "accepted per draft, recently",
   paused: "drafting paused",
 };
-const PHASE_NAMES = { draft: "draft", verify: "verify", accept: "judge", commit: "commit" };
+const PHASES_TIMED = ["draft", "verify", "accept", "commit"]; // the words of the steps and of the charts
 function drawFacts(round) {
   if (!round) {
     parts.facts.replaceChildren();
@@ -125,7 +125,7 @@ function drawFacts(round) {
   for (const [name, value] of Object.entries(round.note))
     if (value !== null)
       add(Object.hasOwn(NOTES, name) ? NOTES[name] : name.replace(/_/g, " "), typeof value === "number" ? value.toLocaleString("en") : String(value));
-  const phases = Object.keys(PHASE_NAMES).filter((name) => typeof round.ms[name] === "number"),
+  const phases = PHASES_TIMED.filter((name) => typeof round.ms[name] === "number"),
     total = phases.reduce((sum, name) => sum + round.ms[name], 0);
   parts.facts.replaceChildren(
     html("h3", {}, `Round ${round.i + 1} in numbers`),
@@ -133,7 +133,7 @@ function drawFacts(round) {
     total
       ? html(
           "div",
-          { class: "sv-split", role: "img", "aria-label": phases.map((name) => `${PHASE_NAMES[name]} ${milliseconds(round.ms[name])}`).join(", ") },
+          { class: "sv-split", role: "img", "aria-label": phases.map((name) => `${name} ${milliseconds(round.ms[name])}`).join(", ") },
           ...phases.map((name) => html("i", { class: name, style: `flex-grow:${round.ms[name] / total}` })),
         )
       : null,
@@ -141,7 +141,7 @@ function drawFacts(round) {
       "dl",
       { class: "sv-dl sv-ms" },
       ...phases.map((name) =>
-        html("div", {}, html("dt", {}, html("i", { class: `sv-dot ${name}` }), PHASE_NAMES[name]), html("dd", {}, milliseconds(round.ms[name]))),
+        html("div", {}, html("dt", {}, html("i", { class: `sv-dot ${name}` }), name), html("dd", {}, milliseconds(round.ms[name]))),
       ),
     ),
   );

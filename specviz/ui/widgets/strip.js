@@ -3,7 +3,7 @@ function drawNumbers() {
   const { summary, status } = state.view,
     { says } = summary; // written in Python, so that every place rounds alike
   const none = html("b", { class: "sv-none" }, status === "running" ? "running" : "no baseline yet");
-  const against = summary.speedup === null ? "against" : summary.speedup < 1 ? "slower than" : "faster than";
+  const against = summary.speedup === null ? "against" : "as fast as"; // the words of the sentence below the player
   parts.numbers.replaceChildren(
     number(html("b", {}, says.tau), "tokens per target forward", "tau", "τ, bonus counted"),
     number(html("b", {}, summary.tokens), "tokens", "tokens", `${summary.accepted} of them accepted drafts`),
