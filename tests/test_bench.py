@@ -16,6 +16,7 @@ from specviz.analysis.summary import Summary
 from specviz.analysis.versus import Pair, Run, equal_share, result
 from specviz.bench import Bench, Overhead, Plan, measure_gap, trace_overhead
 from specviz.build import build_rule, parse_spec
+from specviz.commands import base
 from specviz.drafters.base import Drafter, Feedback, RowFlow, per_row
 from specviz.errors import BadFile, BadInput
 from specviz.evidence import Evidence
@@ -264,3 +265,21 @@ def test_differences_are_told_in_the_table_with_how_close_they_were() -> None:
     lines = list(bench_remarks({"drafters": entries}))
     assert "differs at new token 5: id 8 instead of 7; logit gap 1e-07, within what float32 tells apart there (2e-06)" in lines[1]
     assert "beyond what float32" in lines[2]
+
+
+def test_a_record_that_breaks_off_while_it_is_written_leaves_the_last_one_whole(tmp_path, monkeypatch):
+    place, write = tmp_path / "bench.json", Path.write_text
+    base.write_record(place, {"prompts": 1})
+
+    def broken(self, text, **how):
+        write(self, text[:5], **how)
+        raise OSError("full")
+
+    monkeypatch.setattr(Path, "write_text", broken)
+    with pytest.raises(OSError, match="full"):
+        base.write_record(place, {"prompts": 2})
+    monkeypatch.undo()
+    assert json.loads(place.read_text()) == {"prompts": 1}
+    base.write_record(place, {"prompts": 3})
+    assert json.loads(place.read_text()) == {"prompts": 3}
+    assert [one.name for one in tmp_path.iterdir()] == ["bench.json"]

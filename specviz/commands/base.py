@@ -171,6 +171,17 @@ def output_file(path: str) -> Path:
     return place
 
 
+def write_record(place: Path, record: Mapping[str, Any]) -> None:
+    """Writes a record as JSON; a file that is there keeps what it held until the new one is whole, whatever breaks off in between."""
+    text = dump(record)
+    if place.exists() and not place.is_file():  # /dev/stdout and its like have nothing to keep
+        place.write_text(text, encoding="utf-8")
+        return
+    part = place.with_name(f".{place.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(place)
+
+
 def output_folder(path: Path) -> Path:
     """Returns a folder that results will be written into, there or not; raises BadInput before the work is done when it cannot be."""
     above = next(place for place in (path, *path.absolute().parents) if place.exists() or place.is_symlink())

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         (_print_overheads if args.trace_overhead else _print)(out, record)
     if place is not None:
-        place.write_text(base.dump(record), encoding="utf-8")
+        base.write_record(place, record)
         log.print(f"saved {place}", markup=False)
     return 0
 
@@ -108,7 +108,7 @@ def _measure(bench: Bench, prompts: Sequence[Prompt], args: argparse.Namespace, 
             taus = ((each, total(p.run.summary for p in found).tau) for each, found in pairs.items() if found)
             bar.update(task, advance=1, description="tau  " + "  ".join(f"{each} {tau or 0:.2f}" for each, tau in taus))
             if place is not None and len({len(found) for found in pairs.values()}) == 1:  # everybody is done with this prompt
-                place.write_text(base.dump(_record(pairs, args)), encoding="utf-8")
+                base.write_record(place, _record(pairs, args))
     return _record(pairs, args)
 
 

@@ -145,7 +145,7 @@ def _measure(target: Target, drafters: list[Drafter], plan: Plan, log: Console, 
                 bar.update(task, description=drafter.name, advance=1)
                 profile = with_drafters(profile, target, [drafter], plan)
             if place is not None:
-                place.write_text(base.dump(to_json(profile)), encoding="utf-8")
+                base.write_record(place, to_json(profile))
     return profile
 
 

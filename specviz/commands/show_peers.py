@@ -29,7 +29,7 @@ def bench_peers(args: argparse.Namespace, specs: Sequence[Spec], prompts: Sequen
 
     def keep(record: Mapping[str, Any]) -> None:
         if place is not None:
-            place.write_text(base.dump(record), encoding="utf-8")
+            base.write_record(place, record)
 
     with base.only_json(args.json == "-"):
         record = _measure(args, specs, prompts, log, only, keep)
