@@ -106,8 +106,7 @@ def choose(taus: Mapping[int, float], profile: Profile, costs: DrafterCosts) -> 
     """
     draft = {nodes: one.ms["draft"].median for nodes, one in costs.rounds.items() if nodes != 1}
     rest = {nodes: one.rest for nodes, one in costs.rounds.items()}
-    least = min(spread.median for spread in profile.forward.values())
-    plain = min(profile.forward_ms(1), least) + interpolate(rest, 1)
+    plain = min(spread.median for spread in profile.forward.values()) + interpolate(rest, 1)
     curve = tuple(
         Choice(nodes, tau, profile.forward_ms(nodes) / plain, interpolate(draft, nodes) / plain, interpolate(rest, nodes) / plain)
         for nodes, tau in sorted(taus.items())

@@ -93,7 +93,7 @@ def _record(function: Callable[..., Any], inputs: Mapping[str, torch.Tensor], po
     except BaseException:
         # leaving torch.cuda.graph ends the capture first, and what that raises keeps it from giving the stream back
         torch.cuda.set_stream(current)
-        with suppress(Exception):  # nor does the allocator hear of the end, which the next capture would fail at; raises where it did
+        with suppress(RuntimeError, AttributeError):  # nor does the allocator hear of the end, which the next capture would fail at; raises where it did
             torch._C._cuda_endAllocateToPool(current.device_index, pool)
         raise
     graph.replay()  # recording computes nothing

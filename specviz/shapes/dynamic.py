@@ -10,7 +10,7 @@ from specviz.shapes.base import MAX_NODES, Growth
 from specviz.tree import TokenTree
 
 MOST_GROWN = 128  # nodes that a tree which grows may be asked for
-STOP_BELOW = 0.2  # where a draft step costs a twentieth of a round, as on a CPU: best of 0.1 to 0.4 for trees of 6 to 12 nodes of three heads (LOG.md)
+STOP_BELOW = 0.2  # where a draft step costs a twentieth of a round, as on a CPU: speed is flat from 0.15 to 0.3 (LOG.md)
 STOPPED_DEPTH = 5  # of a tree that stops by itself, at least
 
 
