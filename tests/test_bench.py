@@ -280,6 +280,10 @@ def test_a_record_that_breaks_off_while_it_is_written_leaves_the_last_one_whole(
         base.write_record(place, {"prompts": 2})
     monkeypatch.undo()
     assert json.loads(place.read_text()) == {"prompts": 1}
-    base.write_record(place, {"prompts": 3})
-    assert json.loads(place.read_text()) == {"prompts": 3}
     assert [one.name for one in tmp_path.iterdir()] == ["bench.json"]
+    link = tmp_path / "link.json"
+    link.symlink_to(place)
+    base.write_record(link, {"prompts": 3})
+    assert json.loads(place.read_text()) == {"prompts": 3}
+    assert link.is_symlink()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bench.json", "link.json"]

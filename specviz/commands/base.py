@@ -173,13 +173,16 @@ def output_file(path: str) -> Path:
 
 def write_record(place: Path, record: Mapping[str, Any]) -> None:
     """Writes a record as JSON; a file that is there keeps what it held until the new one is whole, whatever breaks off in between."""
-    text = dump(record)
+    text, place = dump(record), place.resolve()  # a link keeps pointing at its file
     if place.exists() and not place.is_file():  # /dev/stdout and its like have nothing to keep
         place.write_text(text, encoding="utf-8")
         return
     part = place.with_name(f".{place.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(place)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def output_folder(path: Path) -> Path:
